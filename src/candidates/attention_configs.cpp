@@ -1,6 +1,7 @@
 // The configs of an attention: the layouts of its operands, and how a block's warps share the work.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -31,31 +32,57 @@ struct OperandLayouts {
   std::vector<std::pair<size_t, int>> layouts;  // by position among the partition's tensors
 };
 
-class AttentionConfigs {
+// A group has one layout of q, k and v.
+class AttentionConfigs : public ConfigGroups {
  public:
   AttentionConfigs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                   const Partition& partition, Collector& collector)
+                   const Partition& partition)
       : graph_(graph),
         domains_(domains),
         options_(options),
         partition_(partition),
         attention_(partition.attention),
-        collector_(collector),
-        tensors_(tensors_of(partition)) {}
-
-  void run() {
-    if (const std::optional<std::string> reason = why_rejected()) return collector_.reject(*reason);
+        tensors_(tensors_of(partition)) {
+    if (why_rejected()) return;
     set_fixed();
-    const std::vector<OperandLayouts> given = layouts_of_operands({Operand::q, Operand::k, Operand::v});
-    const std::vector<OperandLayouts> results = layouts_of_operands({Operand::o, Operand::d_o});
-    const std::vector<OperandLayouts> gradients = layouts_of_operands({Operand::d_q, Operand::d_k, Operand::d_v});
-    for (const OperandLayouts& one : given) {
-      for (const OperandLayouts& other : results) {
-        for (const OperandLayouts* gradient : worth_trying(gradients, one, other)) {
-          for (const OperandLayouts* chosen : {&one, &other, gradient}) set(*chosen);
-          add_under_layouts();
-        }
+    given_ = layouts_of_operands({Operand::q, Operand::k, Operand::v});
+    results_ = layouts_of_operands({Operand::o, Operand::d_o});
+    gradients_ = layouts_of_operands({Operand::d_q, Operand::d_k, Operand::d_v});
+  }
+
+  size_t count() const override { return given_.size(); }
+  double combinations(size_t /*group*/) const override {
+    return static_cast<double>(results_.size() * std::min<size_t>(gradients_.size(), 2));
+  }
+  // Layouts do not change the estimate.
+  double bound(size_t /*group*/) override { return 0; }
+
+  std::vector<std::vector<int>> layouts(size_t group) const override {
+    std::vector<std::vector<int>> made(tensors_.size());
+    for (const auto& [position, layout] : given_[group].layouts) made[position] = {layout};
+    return made;
+  }
+
+  bool may_be_written(size_t group) const override {
+    return std::all_of(given_[group].layouts.begin(), given_[group].layouts.end(), [&](const auto& each) {
+      return each.second == std::max(0, domains_[tensors_[each.first].at()].pinned);
+    });
+  }
+
+  void add(size_t group, Collector& into) override {
+    collector_ = &into;
+    for (const OperandLayouts& result : results_) {
+      for (const OperandLayouts* gradient : worth_trying(gradients_, given_[group], result)) {
+        for (const OperandLayouts* chosen : {&std::as_const(given_[group]), &result, gradient}) set(*chosen);
+        add_under_layouts();
       }
+    }
+  }
+
+  void reject_others(Collector& into) const override {
+    if (const std::optional<std::string> reason = why_rejected()) return into.reject(*reason);
+    for (const std::vector<OperandLayouts>* each : {&given_, &results_, &gradients_}) {
+      if (each->empty()) into.reject("an attention whose operands have neither contiguous rows nor contiguous columns");
     }
   }
 
@@ -143,8 +170,6 @@ class AttentionConfigs {
       any_order = joined(any_order, own, Orders::any);
       same_order = joined(same_order, own, Orders::same);
     }
-    if (same_order.empty() && any_order.empty())
-      collector_.reject("an attention whose operands have neither contiguous rows nor contiguous columns");
     return same_order.empty() ? any_order : same_order;
   }
 
@@ -189,8 +214,8 @@ class AttentionConfigs {
     }
     if (matching.empty()) return all;
     if (matching.size() < all.size())
-      collector_.reject("an attention's gradients in an order that no other operand has",
-                        static_cast<double>(all.size() - matching.size()));
+      collector_->reject("an attention's gradients in an order that no other operand has",
+                         static_cast<double>(all.size() - matching.size()));
     return matching;
   }
 
@@ -213,16 +238,16 @@ class AttentionConfigs {
     std::set<std::array<bool, 3>> seen;  // kinds of config
     for (const AttentionConfig& config : configs()) {
       if (attention_shared_bytes(attention_, config) > options_.target.gpu->shared_bytes) {
-        collector_.reject("tiles that do not fit a multiprocessor's shared memory");
+        collector_->reject("tiles that do not fit a multiprocessor's shared memory");
         continue;
       }
       candidate.config = config;
       candidate.estimate = estimate(config);
       const bool first_of_kind = seen.insert({config.wgmma, config.rows_in_smem, config.single_kernel}).second;
       if (first_of_kind || options_.every_shape || has_written_layouts(domains_, partition_, candidate)) {
-        collector_.add(candidate);
+        collector_->add(candidate);
       } else {
-        collector_.count();
+        collector_->count();
       }
     }
   }
@@ -305,16 +330,19 @@ class AttentionConfigs {
   const EnumerateOptions& options_;
   const Partition& partition_;
   const Attention& attention_;
-  Collector& collector_;
   std::vector<TensorId> tensors_;
-  std::vector<int> layouts_;  // of the next candidates
+  std::vector<OperandLayouts> given_;      // of q, k and v
+  std::vector<OperandLayouts> results_;    // of o and d_o
+  std::vector<OperandLayouts> gradients_;  // of d_q, d_k and d_v
+  Collector* collector_ = nullptr;         // of the group that is being added
+  std::vector<int> layouts_;               // of the next candidates
 };
 
 }  // namespace
 
-void attention_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                       PartitionCandidates& into, Collector& collector) {
-  AttentionConfigs(graph, domains, options, into.partition, collector).run();
+std::unique_ptr<ConfigGroups> attention_configs(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                                const EnumerateOptions& options, const Partition& partition) {
+  return std::make_unique<AttentionConfigs>(graph, domains, options, partition);
 }
 
 }  // namespace millrace

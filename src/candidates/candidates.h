@@ -210,9 +210,10 @@ struct Rejected {
 
 struct PartitionCandidates {
   Partition partition;
-  double configurations = 0;  // how many were found; `candidates` keeps the most promising ones
+  double configurations = 0;  // how many there are; `candidates` keeps the most promising ones
   std::vector<Candidate> candidates;
   std::vector<Rejected> rejected;
+  bool estimated = false;  // `configurations` and the counts of `rejected` are estimated from a sample
 };
 
 struct TensorDomain {

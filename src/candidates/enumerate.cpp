@@ -13,9 +13,23 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kKeptPerLayout = 64;  // candidates kept for each layout of each tensor
+// The most promising first. Sorts indices, because candidates are expensive to move.
+void sort_by_estimate(std::vector<Candidate>& candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+    const Candidate& l = candidates[left];
+    const Candidate& r = candidates[right];
+    return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
+  });
+  std::vector<Candidate> sorted;
+  sorted.reserve(candidates.size());
+  for (const size_t number : order) sorted.push_back(std::move(candidates[number]));
+  candidates = std::move(sorted);
+}
 
-// Its layouts and its config as bytes, to find duplicates.
+}  // namespace
+
 std::string key_of(const Candidate& candidate) {
   std::string key;
   const auto put = [&](int number) {
@@ -44,24 +58,10 @@ std::string key_of(const Candidate& candidate) {
   return key;
 }
 
-// The most promising first. Sorts indices, because candidates are expensive to move.
-void sort_by_estimate(std::vector<Candidate>& candidates) {
-  std::vector<size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
-    const Candidate& l = candidates[left];
-    const Candidate& r = candidates[right];
-    return l.estimate != r.estimate ? l.estimate < r.estimate : l.layouts < r.layouts;
-  });
-  std::vector<Candidate> sorted;
-  sorted.reserve(candidates.size());
-  for (const size_t number : order) sorted.push_back(std::move(candidates[number]));
-  candidates = std::move(sorted);
+bool Collector::is_new(const Candidate& candidate) {
+  lookups_ += 1;
+  return seen_.insert(key_of(candidate)).second;
 }
-
-}  // namespace
-
-bool Collector::is_new(const Candidate& candidate) { return seen_.insert(key_of(candidate)).second; }
 
 void Collector::add(Candidate candidate) {
   if (is_new(candidate)) add_new(std::move(candidate));
@@ -97,9 +97,9 @@ void Collector::shrink() {
     bool wanted = position < most_ || has_written_layouts(domains_, into_.partition, candidate);
     for (size_t k = 0; k < counts.size(); ++k) {
       size_t& count = counts[k][candidate.layouts[k]];
-      if (count >= kKeptPerLayout) continue;
+      if (count >= per_layout_) continue;
       wanted = true;
-      if (++count == kKeptPerLayout) worst_of_[k][candidate.layouts[k]] = candidate.estimate;
+      if (++count == per_layout_) worst_of_[k][candidate.layouts[k]] = candidate.estimate;
     }
     if (wanted) kept.push_back(std::move(candidate));
   }
@@ -116,27 +116,24 @@ bool Collector::keeps(const std::vector<int>& layouts, double estimate) const {
   return false;
 }
 
-void Collector::finish() { shrink(); }
+std::unique_ptr<ConfigGroups> config_groups(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                            const EnumerateOptions& options, const Partition& partition) {
+  switch (partition.kind) {
+    case PartitionKind::attention: return attention_configs(graph, domains, options, partition);
+    case PartitionKind::contraction: return gemm_configs(graph, domains, options, partition);
+    case PartitionKind::kernel: break;
+  }
+  return kernel_configs(graph, domains, options, KernelLayouts::all, partition);
+}
 
 void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                   PartitionCandidates& partition) {
-  Collector collector(domains, partition, options.most);
-  if (partition.partition.kind == PartitionKind::attention) {
-    attention_configs(graph, domains, options, partition, collector);
-    return collector.finish();
-  }
-  if (partition.partition.kind == PartitionKind::contraction)
-    gemm_configs(graph, domains, options, partition, collector);
-  const bool by_library = !partition.candidates.empty();
-  const bool stacked = partition.partition.members.empty();
-  if (partition.partition.kind == PartitionKind::kernel) {
-    kernel_configs(graph, domains, options, KernelLayouts::all, partition, collector);
-  } else if (!stacked && !by_library) {
-    kernel_configs(graph, domains, options, KernelLayouts::written, partition, collector);
-  } else if (!stacked) {
-    collector.reject("generated loops for a contraction that a library covers: far slower");
-  }
-  collector.finish();
+  list_configs(*config_groups(graph, domains, options, partition.partition), domains, options, partition);
+  if (partition.partition.kind != PartitionKind::contraction || partition.partition.members.empty()) return;
+  if (partition.candidates.empty())
+    return list_configs(*kernel_configs(graph, domains, options, KernelLayouts::written, partition.partition), domains,
+                        options, partition);
+  Collector(domains, partition, {}).reject("generated loops for a contraction that a library covers: far slower");
 }
 
 Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGraph& fused,
@@ -149,11 +146,44 @@ Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGra
   return candidates;
 }
 
+namespace {
+
+// Whether the tensors of two partitions that compute the same may have the same layouts.
+bool have_equal_domains(const std::vector<TensorDomain>& domains, const Partition& one, const Partition& other) {
+  const std::vector<TensorId> ours = tensors_of(one);
+  const std::vector<TensorId> theirs = tensors_of(other);
+  return std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(), [&](TensorId left, TensorId right) {
+    const TensorDomain& l = domains[left.at()];
+    const TensorDomain& r = domains[right.at()];
+    return l.layouts == r.layouts && l.pinned == r.pinned && l.otherwise == r.otherwise;
+  });
+}
+
+void copy_configs(const PartitionCandidates& from, PartitionCandidates& to) {
+  to.configurations = from.configurations;
+  to.candidates = from.candidates;
+  to.rejected = from.rejected;
+  to.estimated = from.estimated;
+}
+
+}  // namespace
+
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options) {
   Result<Candidates> candidates = find_partitions(training, fused, options);
   if (!candidates) return candidates;
-  for (PartitionCandidates& partition : candidates->partitions)
+  std::map<std::string, std::vector<const PartitionCandidates*>> listed;  // by text
+  for (PartitionCandidates& partition : candidates->partitions) {
+    std::vector<const PartitionCandidates*>& equal = listed[print_partition(training.graph, partition.partition)];
+    const auto same = std::find_if(equal.begin(), equal.end(), [&](const PartitionCandidates* other) {
+      return have_equal_domains(candidates->domains, other->partition, partition.partition);
+    });
+    if (same != equal.end()) {
+      copy_configs(**same, partition);
+      continue;
+    }
     find_configs(training.graph, candidates->domains, options, partition);
+    equal.push_back(&partition);
+  }
   return candidates;
 }
 
@@ -246,13 +276,12 @@ PartitionCandidates conversions(const Graph& graph, const TensorDomain& domain, 
   // These two layouts alone give few candidates; all pairs of a tensor's layouts would give thousands.
   std::vector<TensorDomain> domains(graph.tensors.size());
   domains[tensor.at()].layouts = {domain.layouts[as_index(from)], domain.layouts[as_index(to)]};
-  Collector collector(domains, found, 100'000);
   EnumerateOptions options;
   options.threads = threads;
   options.target = target;
   options.every_shape = true;
-  kernel_configs(graph, domains, options, KernelLayouts::all, found, collector);
-  collector.finish();
+  options.most = kAll;
+  find_configs(graph, domains, options, found);
   std::erase_if(found.candidates, [](const Candidate& c) { return c.layouts[0] != 0 || c.layouts[1] != 1; });
   for (Candidate& candidate : found.candidates) candidate.layouts = {from, to};
   return found;

@@ -1,11 +1,13 @@
 // FusedGraph → Candidates. Test: tests/candidates/enumerate_test.cpp
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "base/deadline.h"
 #include "base/target.h"
 #include "candidates/candidates.h"
 #include "fusion/fused_graph.h"
@@ -21,6 +23,11 @@ struct EnumerateOptions {
   std::vector<std::pair<std::string, std::string>> layouts;  // pinned by the caller (pins.h)
   size_t most = 4000;                                        // candidates kept per partition, the most promising ones
   bool every_shape = false;  // of a GPU's threads; otherwise only the first, except under the written layouts
+  // A partition with more combinations of layouts than this is listed in part, the most promising candidates first, and
+  // its candidates are counted by a sample. CandidateSource yields the rest.
+  double most_combinations = std::numeric_limits<double>::infinity();
+  // When listing should be done. Partitions that are listed when most of the time has passed get fewer candidates.
+  Deadline deadline = Deadline::never();
 };
 
 // Partitions, choice points and domains, without configs: quick.
@@ -31,7 +38,7 @@ Result<Candidates> find_partitions(const TrainingGraph& training, const FusedGra
 void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                   PartitionCandidates& partition);
 
-// Partitions with all candidates.
+// Partitions with their candidates.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
 
 // All configs under given layouts; on a GPU, a partition's candidates have only the first.

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
+#include <limits>
+#include <memory>
 
 #include "base/text.h"
 #include "candidates/configs.h"
@@ -24,20 +25,63 @@ constexpr double kGpuPlainFlopPerSecond = 4e13;
 
 using Chain = std::vector<int>;  // indices of the product, outermost first, merged into one index of a matrix
 
-class GemmConfigs {
+// A group has one layout of a and one of b, and all of c.
+class GemmConfigs : public ConfigGroups {
  public:
   GemmConfigs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-              const Partition& partition, Collector& collector)
+              const Partition& partition)
       : graph_(graph),
         domains_(domains),
         options_(options),
         partition_(partition),
         product_(partition.product),
-        collector_(collector) {}
+        tensors_(tensors_of(partition)) {
+    if (has_one_type()) find_groups();
+  }
 
-  void run() {
-    for (const auto& [library, why] : options_.missing) collector_.reject(why);
-    if (!has_one_type()) return collector_.reject("the matrices have different types");
+  size_t count() const override { return groups_.size(); }
+  double combinations(size_t /*group*/) const override { return combinations_; }
+  double bound(size_t group) override { return bound_of(groups_[group].a, groups_[group].b); }
+
+  std::vector<std::vector<int>> layouts(size_t group) const override {
+    std::vector<std::vector<int>> made(tensors_.size());
+    for (const size_t operand : {kA, kB}) {
+      const int layout = operand == kA ? groups_[group].a : groups_[group].b;
+      for (const TensorId tensor : product_.operand(operand))
+        made[static_cast<size_t>(std::find(tensors_.begin(), tensors_.end(), tensor) - tensors_.begin())] = {layout};
+    }
+    return made;
+  }
+
+  bool may_be_written(size_t group) const override {
+    return as_written_[kA][as_index(groups_[group].a)] && as_written_[kB][as_index(groups_[group].b)];
+  }
+
+  void add(size_t group, Collector& into) override {
+    collector_ = &into;
+    const auto [a, b] = groups_[group];
+    for (const int c : layouts_of_operand_[kC]) {
+      for (const int v : layouts_of_operand_[kV]) try_layouts({a, b, c, v});
+    }
+  }
+
+  void reject_others(Collector& into) const override {
+    for (const auto& [library, why] : options_.missing) into.reject(why);
+    if (!has_one_type()) into.reject("the matrices have different types");
+    for (const size_t operand : {kA, kB, kC, kV}) {
+      if (has_one_type() && layouts_of_operand_[operand].empty()) into.reject("stacked tensors are pinned differently");
+    }
+  }
+
+ private:
+  using Layouts = std::array<int, 4>;  // of a, b, c and the vector
+
+  struct Group {
+    int a;
+    int b;
+  };
+
+  void find_groups() {
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (product_.operand(operand).empty()) continue;
       domain_[operand] = &domains_[product_.operand(operand).front().at()];
@@ -50,15 +94,20 @@ class GemmConfigs {
       chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
     operands_distinct_ = are_operands_distinct();
     if (product_.companion().valid()) find_companion_layouts();
-    each_layout(kA, [&](int a) {
-      each_layout(kB, [&](int b) {
-        each_layout(kC, [&](int c) { each_layout(kV, [&](int v) { try_layouts({a, b, c, v}); }); });
-      });
-    });
+    for (const size_t operand : {kA, kB, kC, kV}) layouts_of_operand_[operand] = allowed_layouts(operand);
+    combinations_ = static_cast<double>(layouts_of_operand_[kC].size() * layouts_of_operand_[kV].size());
+    for (const int a : layouts_of_operand_[kA]) {
+      for (const int b : layouts_of_operand_[kB]) groups_.push_back({a, b});
+    }
+    for (const size_t operand : {kA, kB, kC}) steps_[operand] = steps_of_layouts_[operand].data();
+    for (const size_t operand : {kA, kB}) {
+      const std::vector<int> indices = indices_of_role(kRoles[operand]);
+      for (const std::vector<int64_t>& steps : steps_of_layouts_[operand]) {
+        steps_[operand] = &steps;
+        chains_of_one_[operand].push_back(merged(indices, {operand}));
+      }
+    }
   }
-
- private:
-  using Layouts = std::array<int, 4>;  // of a, b, c and the vector
 
   bool has_one_type() const {
     const auto dtype = [&](size_t operand) { return graph_.tensor(product_.tensors[operand].front()).dtype; };
@@ -66,18 +115,15 @@ class GemmConfigs {
   }
 
   // Stacked tensors have one layout, which each of them must allow.
-  template <class Body>
-  void each_layout(size_t operand, const Body& body) {
-    if (product_.operand(operand).empty()) return body(0);
+  std::vector<int> allowed_layouts(size_t operand) const {
     const std::vector<TensorId>& tensors = product_.operand(operand);
-    bool any = false;
+    if (tensors.empty()) return {0};
+    std::vector<int> allowed;
     for (int k = 0; k < static_cast<int>(domain_[operand]->layouts.size()); ++k) {
-      const bool fits =
-          std::all_of(tensors.begin(), tensors.end(), [&](TensorId tensor) { return domains_[tensor.at()].allows(k); });
-      if (fits) body(k);
-      any = any || fits;
+      if (std::all_of(tensors.begin(), tensors.end(), [&](TensorId tensor) { return domains_[tensor.at()].allows(k); }))
+        allowed.push_back(k);
     }
-    if (!any) collector_.reject("stacked tensors are pinned differently");
+    return allowed;
   }
 
   // The added or auxiliary tensor has the result's layout. For each layout of the result, the number of the same layout
@@ -118,13 +164,13 @@ class GemmConfigs {
     // One tensor cannot be read in two layouts by one partition.
     if (product_.tensors[kA] == product_.tensors[kB] && layouts[kA] != layouts[kB]) return;
     if (product_.companion().valid() && companion_layout(layouts) == kNoIndex)
-      return collector_.reject(product_.adds() ? "the added tensor cannot have the result's layout"
-                                               : "the auxiliary matrix cannot have the result's layout");
+      return collector_->reject(product_.adds() ? "the added tensor cannot have the result's layout"
+                                                : "the auxiliary matrix cannot have the result's layout");
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty()) steps_[operand] = &steps_of_layouts_[operand][as_index(layouts[operand])];
     }
     for (const size_t operand : {kA, kB}) {
-      if (overlaps(operand)) return collector_.reject("a library multiplies matrices, not windows or reversed axes");
+      if (overlaps(operand)) return collector_->reject("a library multiplies matrices, not windows or reversed axes");
     }
     found_.clear();
     for (const Chain& m : chains_of(0, layouts)) {
@@ -172,14 +218,14 @@ class GemmConfigs {
     if (product_.companion().valid())
       as_written = as_written && companion_layout(layouts) == std::max(0, domains_[product_.companion().at()].pinned);
     std::vector<int> all = all_layouts(layouts);
-    if (operands_distinct_ && !as_written && !collector_.keeps(all, found.estimate)) return collector_.count();
+    if (operands_distinct_ && !as_written && !collector_->keeps(all, found.estimate)) return collector_->count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
     Candidate candidate{
         std::move(all),
         GemmConfig{
             found.library, *found.m, *found.n, *found.k, found.threads_over_loops, threads, found.tensor_cores, {}},
         found.estimate};
-    operands_distinct_ ? collector_.add_new(std::move(candidate)) : collector_.add(std::move(candidate));
+    operands_distinct_ ? collector_->add_new(std::move(candidate)) : collector_->add(std::move(candidate));
   }
 
   // Whether different layouts of a, b and c are different candidates: no tensor is in both a and b, unless they are the
@@ -218,18 +264,27 @@ class GemmConfigs {
 
   // The indices that `one` and `two` run along and `other` does not, merged if the strides of both allow it. The empty
   // chain is an extent of one.
-  std::vector<Chain> find_chains(const Role& role) const {
+  std::vector<Chain> find_chains(const Role& role) const { return merged(indices_of_role(role), {role.one, role.two}); }
+
+  std::vector<int> indices_of_role(const Role& role) const {
     std::vector<int> indices;
     for (int k = 0; k < static_cast<int>(product_.indices.size()); ++k) {
       const bool fits = product_.indices[as_index(k)].reduced == role.reduced && along(role.one, k) != 0 &&
                         along(role.two, k) != 0 && along(role.other, k) == 0;
       if (fits) indices.push_back(k);
     }
-    std::sort(indices.begin(), indices.end(), [&](int l, int r) { return along(role.one, l) > along(role.one, r); });
+    return indices;
+  }
+
+  std::vector<Chain> merged(std::vector<int> indices, const std::vector<size_t>& operands) const {
+    const size_t one = operands.front();
+    std::sort(indices.begin(), indices.end(), [&](int l, int r) { return along(one, l) > along(one, r); });
     std::vector<Chain> found;
     for (const int index : indices) {
-      if (!found.empty() && merges(found.back().back(), index, role.one) &&
-          merges(found.back().back(), index, role.two)) {
+      const bool joins = !found.empty() && std::all_of(operands.begin(), operands.end(), [&](size_t operand) {
+        return merges(found.back().back(), index, operand);
+      });
+      if (joins) {
         found.back().push_back(index);
       } else {
         found.emplace_back(1, index);
@@ -237,6 +292,31 @@ class GemmConfigs {
     }
     if (found.empty()) found.emplace_back();
     return found;
+  }
+
+  // The best estimate if the result's layout were to fit: then the chains of m depend on a alone, and those of n on b.
+  double bound_of(int a, int b) {
+    steps_[kA] = &steps_of_layouts_[kA][as_index(a)];
+    steps_[kB] = &steps_of_layouts_[kB][as_index(b)];
+    double least = std::numeric_limits<double>::infinity();
+    for (const Chain& k : chains_of(2, {a, b, 0, 0})) {
+      for (const Chain& m : chains_of_one_[kA][as_index(a)]) {
+        for (const Chain& n : chains_of_one_[kB][as_index(b)]) least = std::min(least, least_estimate(m, n, k));
+      }
+    }
+    return least;
+  }
+
+  double least_estimate(const Chain& m, const Chain& n, const Chain& k) const {
+    double calls = 1;
+    for (const ProductIndex& index : product_.indices) calls *= static_cast<double>(index.extent);
+    calls /= static_cast<double>(extent(m)) * static_cast<double>(extent(n)) * static_cast<double>(extent(k));
+    const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n);
+    Found found{&m, &n, &k, GemmLibrary::openblas, false, true, 0, 0};
+    if (options_.target.gpu) return estimate_on_gpu(found, static_cast<int64_t>(calls));
+    const double inside = estimate(found, calls, unit);
+    found.threads_over_loops = calls > 1;
+    return std::min(inside, estimate(found, calls, unit));
   }
 
   bool merges(int outer, int inner, size_t operand) const {
@@ -271,7 +351,7 @@ class GemmConfigs {
 
   void consider(const Chain& m, const Chain& n, const Chain& k) {
     if (!is_matrix(kA, m, k) || !is_matrix(kB, k, n) || !is_matrix(kC, m, n))
-      return collector_.reject("the rows of a matrix overlap or interleave, or run backwards");
+      return collector_->reject("the rows of a matrix overlap or interleave, or run backwards");
     double calls = 1;
     bool shared_loops = false;  // loops whose products are not summed
     for (size_t index = 0; index < product_.indices.size(); ++index) {
@@ -285,7 +365,7 @@ class GemmConfigs {
     const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
     for (const GemmLibrary library : options_.libraries) {
       if (product_.has_epilogue() && library != GemmLibrary::cublaslt) {
-        collector_.reject("only cuBLASLt supports the epilogue");
+        collector_->reject("only cuBLASLt supports the epilogue");
         continue;
       }
       if (library == GemmLibrary::cublaslt) {
@@ -293,7 +373,7 @@ class GemmConfigs {
         continue;
       }
       if (library == GemmLibrary::openblas && !unit) {
-        collector_.reject("OpenBLAS: a matrix has no unit stride along either of its indices");
+        collector_->reject("OpenBLAS: a matrix has no unit stride along either of its indices");
         continue;
       }
       for (const bool over : {false, true}) {
@@ -307,7 +387,7 @@ class GemmConfigs {
 
   // One call: the indices that are not in m, n or k are one batch of constant stride.
   void consider_cublaslt(const Chain& m, const Chain& n, const Chain& k, bool unit) {
-    if (!unit) return collector_.reject("cuBLASLt: a matrix has no unit stride along either of its indices");
+    if (!unit) return collector_->reject("cuBLASLt: a matrix has no unit stride along either of its indices");
     std::vector<int> batch;
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       const auto in = [&](const Chain& chain) {
@@ -315,19 +395,19 @@ class GemmConfigs {
       };
       if (in(m) || in(n) || in(k)) continue;
       if (along(kC, static_cast<int>(index)) == 0)
-        return collector_.reject("cuBLASLt: a sum over products needs more than one call");
+        return collector_->reject("cuBLASLt: a sum over products needs more than one call");
       batch.push_back(static_cast<int>(index));
     }
     std::sort(batch.begin(), batch.end(), [&](int l, int r) { return along(kC, l) > along(kC, r); });
     for (size_t at = 0; at + 1 < batch.size(); ++at) {
       for (const size_t operand : {kA, kB, kC}) {
         if (!merges(batch[at], batch[at + 1], operand))
-          return collector_.reject("cuBLASLt: a batch along two indices that do not merge into one");
+          return collector_->reject("cuBLASLt: a batch along two indices that do not merge into one");
       }
     }
-    if (const char* const reason = why_vector_rejected(m, n, batch)) return collector_.reject(reason);
+    if (const char* const reason = why_vector_rejected(m, n, batch)) return collector_->reject(reason);
     if (product_.auxiliary.valid() && !can_be_auxiliary(m, n, batch))
-      return collector_.reject(
+      return collector_->reject(
           "cuBLASLt: the auxiliary matrix's leading dimension or batch stride is no multiple of 8");
     // Tensor cores multiply halves exactly, but would round float32 first.
     const DType dtype = graph_.tensor(product_.tensors[kC].front()).dtype;
@@ -435,8 +515,13 @@ class GemmConfigs {
   const EnumerateOptions& options_;
   const Partition& partition_;
   const Product& product_;
-  Collector& collector_;
+  std::vector<TensorId> tensors_;
+  Collector* collector_ = nullptr;  // of the group that is being added
   std::array<const TensorDomain*, 4> domain_{};
+  std::vector<Group> groups_;
+  std::array<std::vector<int>, 4> layouts_of_operand_;            // that its tensors allow
+  double combinations_ = 0;                                       // in each group
+  std::array<std::vector<std::vector<Chain>>, 2> chains_of_one_;  // by layout: of m if only a limits it, of n if only b
   std::array<std::vector<std::vector<int64_t>>, 4> steps_of_layouts_;
   std::array<std::vector<bool>, 4> as_written_;            // per layout: whether it is the operand's written one
   std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, per pair of layouts; empty: not yet found
@@ -448,9 +533,9 @@ class GemmConfigs {
 
 }  // namespace
 
-void gemm_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                  PartitionCandidates& into, Collector& collector) {
-  GemmConfigs(graph, domains, options, into.partition, collector).run();
+std::unique_ptr<ConfigGroups> gemm_configs(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                           const EnumerateOptions& options, const Partition& partition) {
+  return std::make_unique<GemmConfigs>(graph, domains, options, partition);
 }
 
 }  // namespace millrace

@@ -7,6 +7,8 @@
 // eight neighbours.
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <memory>
 #include <set>
 
 #include "base/text.h"
@@ -19,6 +21,8 @@ namespace {
 using Order = std::vector<int>;  // indices of the partition's space, outermost first
 
 constexpr size_t kPermutedIndices = 5;
+constexpr double kBesideBytes = 1.5;  // times the bytes, if neighbours are along the next loop; for the order only
+constexpr double kAcrossBytes = 4;    // likewise, along another
 constexpr double kAllAssignments = 50'000;  // if there are more, reads follow one order and writes the other
 
 std::vector<Order> orders_of(size_t count) {
@@ -40,16 +44,16 @@ std::vector<Order> orders_of(size_t count) {
   return orders;
 }
 
-class KernelConfigs {
+// A group has the layouts that follow two orders. The last group has the written layouts.
+class KernelConfigs : public ConfigGroups {
  public:
   KernelConfigs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                KernelLayouts allowed, const Partition& partition, Collector& collector)
+                KernelLayouts allowed, const Partition& partition)
       : graph_(graph),
         domains_(domains),
         options_(options),
         allowed_(allowed),
         partition_(partition),
-        collector_(collector),
         orders_(orders_of(partition.space.size())),
         tensors_(describe_all()),
         cost_(graph, domains, partition, tensors_),
@@ -59,27 +63,142 @@ class KernelConfigs {
       for (size_t index = 0; index < op.space.size(); ++index)
         reduces_ = reduces_ || (op.reduced[index] && partition.index_of[k][index] != kNoIndex);
     }
+    if (allowed_ == KernelLayouts::all) find_groups();
   }
 
-  void run() {
+  size_t count() const override { return groups_.size() + 1; }
+
+  double combinations(size_t group) const override {
+    if (group == groups_.size()) return 1;
+    double made = 1;
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      const std::vector<int> choices = choices_of(k, groups_[group]);
+      if (assignment_ == Assignment::any) made *= static_cast<double>(std::max<size_t>(1, choices.size()));
+      if (tensors_[k].mask && domain(k).pinned < 0) made *= 1 + static_cast<double>(other_storages(k).size());
+    }
+    return made;
+  }
+
+  double bound(size_t group) override {
+    if (group == groups_.size()) return 0;
+    const auto [one, two] = groups_[group];
+    double least = std::numeric_limits<double>::infinity();
+    for (const size_t order : {one, two}) {
+      double bytes = 0;
+      for (size_t k = 0; k < tensors_.size(); ++k) bytes += least_bytes(k, groups_[group], order);
+      least = std::min(least, bytes);
+    }
+    return least / (options_.target.gpu ? kGpuBytesPerSecond : kCpuBytesPerSecond * options_.threads);
+  }
+
+  std::vector<std::vector<int>> layouts(size_t group) const override {
+    std::vector<std::vector<int>> made(tensors_.size());
+    for (size_t k = 0; k < tensors_.size() && group < groups_.size(); ++k) made[k] = choices_of(k, groups_[group]);
+    return made;
+  }
+
+  bool may_be_written(size_t group) const override {
+    for (size_t k = 0; k < tensors_.size() && group < groups_.size(); ++k) {
+      const std::vector<int> choices = choices_of(k, groups_[group]);
+      if (std::find(choices.begin(), choices.end(), std::max(0, domain(k).pinned)) == choices.end()) return false;
+    }
+    return true;
+  }
+
+  void add(size_t group, Collector& into) override {
+    collector_ = &into;
+    if (group < groups_.size()) return assign(groups_[group]);
     std::vector<int> written(tensors_.size(), 0);
     for (size_t k = 0; k < tensors_.size(); ++k) written[k] = std::max(0, domain(k).pinned);
-    if (allowed_ == KernelLayouts::written) return add_with(written, orders_.front(), orders_.front());
+    add_with(written, orders_.front(), orders_.front());
+  }
+
+  void reject_others(Collector& into) const override {
+    if (allowed_ == KernelLayouts::written) return;
+    double all = 1;
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      if (domain(k).pinned < 0) all *= static_cast<double>(std::max<size_t>(1, domain(k).layouts.size()));
+    }
+    into.reject("combinations of layouts in all; only those that follow at most two orders are tried", all);
+  }
+
+ private:
+  enum class Assignment { any, reads_and_writes };
+
+  // Two orders, by number.
+  struct Group {
+    size_t one;
+    size_t two;
+  };
+
+  void find_groups() {
     size_t free = 0;
     for (size_t k = 0; k < tensors_.size(); ++k) free += domain(k).layouts.size() > 1 && domain(k).pinned < 0 ? 1 : 0;
     const auto count = static_cast<double>(orders_.size());
     const bool all =
         count * (count + 1) / 2 * static_cast<double>(uint64_t{1} << std::min<size_t>(free, 60)) <= kAllAssignments;
+    assignment_ = all ? Assignment::any : Assignment::reads_and_writes;
     for (size_t one = 0; one < orders_.size(); ++one) {
-      for (size_t two = 0; two < orders_.size(); ++two) {
-        if (!all || two >= one) assign(one, two, all ? Assignment::any : Assignment::reads_and_writes);
+      for (size_t two = all ? one : 0; two < orders_.size(); ++two) {
+        if (is_possible({one, two})) groups_.push_back({one, two});
       }
     }
-    add_with(written, orders_.front(), orders_.front());
-    count_other_layouts();
   }
 
- private:
+  // Whether each tensor that the caller does not pin has a layout for both orders.
+  bool is_possible(const Group& group) const {
+    return std::all_of(tensors_.begin(), tensors_.end(), [&](const PartitionTensor& tensor) {
+      return domains_[tensor.id.at()].pinned >= 0 ||
+             (tensor.by_order[group.one] >= 0 && tensor.by_order[group.two] >= 0);
+    });
+  }
+
+  // The layouts of a tensor in a group; masks also have those of other storages.
+  std::vector<int> choices_of(size_t k, const Group& group) const {
+    const std::vector<int>& by_order = tensors_[k].by_order;
+    if (domain(k).pinned >= 0) return {domain(k).allows(by_order[group.one]) ? by_order[group.one] : domain(k).pinned};
+    if (assignment_ == Assignment::reads_and_writes) return {by_order[tensors_[k].written ? group.two : group.one]};
+    if (by_order[group.one] == by_order[group.two]) return {by_order[group.one]};
+    return {by_order[group.one], by_order[group.two]};
+  }
+
+  std::vector<int> other_storages(size_t k) const {
+    std::vector<int> others;
+    for (size_t layout = 0; layout < domain(k).layouts.size(); ++layout) {
+      if (domain(k).layouts[layout].storage != MaskStorage::words) others.push_back(static_cast<int>(layout));
+    }
+    return others;
+  }
+
+  // About how many bytes a tensor moves if the loops follow one order of a group, and its layout the better of both.
+  double least_bytes(size_t k, const Group& group, size_t loops) const {
+    const PartitionTensor& tensor = tensors_[k];
+    if (domain(k).layouts.size() == 1) return tensor.bytes.front();
+    if (tensor.mask && domain(k).pinned < 0) return *std::min_element(tensor.bytes.begin(), tensor.bytes.end());
+    const size_t other = loops == group.one ? group.two : group.one;
+    if (domain(k).pinned >= 0) {
+      const int by_one = tensor.by_order[group.one];
+      return moved_bytes(k, domain(k).allows(by_one) ? by_one : domain(k).pinned, loops, other);
+    }
+    if (assignment_ == Assignment::reads_and_writes)
+      return moved_bytes(k, tensor.by_order[tensor.written ? group.two : group.one], loops, other);
+    return std::min(moved_bytes(k, tensor.by_order[group.one], loops, other),
+                    moved_bytes(k, tensor.by_order[group.two], loops, other));
+  }
+
+  double moved_bytes(size_t k, int layout, size_t loops, size_t other) const {
+    const PartitionTensor& tensor = tensors_[k];
+    const Order& order = orders_[loops];
+    const double bytes = tensor.bytes[as_index(layout)] * (tensor.by_order[loops] == layout ? 1 : 1.05);
+    const int innermost = tensor.innermost[as_index(layout)];
+    if (order.empty() || innermost == order.back() ||
+        std::find(tensor.axes.begin(), tensor.axes.end(), order.back()) == tensor.axes.end())
+      return bytes;
+    const bool beside =
+        innermost == orders_[other].back() || (order.size() > 1 && innermost == order[order.size() - 2]);
+    return bytes * (beside ? kBesideBytes : kAcrossBytes);
+  }
+
   const TensorDomain& domain(size_t k) const { return domains_[tensors_[k].id.at()]; }
 
   std::vector<PartitionTensor> describe_all() const {
@@ -99,6 +218,7 @@ class KernelConfigs {
     const std::vector<Layout>& layouts = domains_[id.at()].layouts;
     for (const Layout& layout : layouts) {
       tensor.mask = tensor.mask || layout.storage != MaskStorage::words;
+      tensor.bytes.push_back(static_cast<double>(stored_bytes(graph_, id, layout)));
       int innermost = kNoIndex;
       for (const int axis : layout.order) {
         if (tensor.axes[as_index(axis)] != kNoIndex) innermost = tensor.axes[as_index(axis)];
@@ -119,33 +239,20 @@ class KernelConfigs {
     return tensor;
   }
 
-  enum class Assignment { any, reads_and_writes };
-
   // The choices of one of two orders for each tensor that has a choice: any, or one order for reads and the other for
   // writes.
-  void assign(size_t one, size_t two, Assignment assignment) {
+  void assign(const Group& group) {
     std::vector<int> layouts(tensors_.size(), 0);
     std::vector<size_t> open;
     for (size_t k = 0; k < tensors_.size(); ++k) {
-      const PartitionTensor& tensor = tensors_[k];
-      if (domain(k).pinned >= 0) {
-        layouts[k] = domain(k).allows(tensor.by_order[one]) ? tensor.by_order[one] : domain(k).pinned;
-      } else if (tensor.by_order[one] < 0 || tensor.by_order[two] < 0) {
-        return;
-      } else if (assignment == Assignment::reads_and_writes) {
-        layouts[k] = tensor.by_order[tensor.written ? two : one];
-      } else if (tensor.by_order[one] == tensor.by_order[two]) {
-        layouts[k] = tensor.by_order[one];
-      } else {
-        open.push_back(k);
-      }
+      const std::vector<int> choices = choices_of(k, group);
+      layouts[k] = choices.front();
+      if (choices.size() > 1) open.push_back(k);
     }
     for (uint64_t choice = 0; choice < (uint64_t{1} << open.size()); ++choice) {
-      for (size_t k = 0; k < open.size(); ++k) {
-        const PartitionTensor& tensor = tensors_[open[k]];
-        layouts[open[k]] = tensor.by_order[(choice >> k) & 1 ? two : one];
-      }
-      add_masks(layouts, orders_[one], orders_[two], 0);
+      for (size_t k = 0; k < open.size(); ++k)
+        layouts[open[k]] = tensors_[open[k]].by_order[(choice >> k) & 1 ? group.two : group.one];
+      add_masks(layouts, orders_[group.one], orders_[group.two], 0);
     }
   }
 
@@ -156,9 +263,8 @@ class KernelConfigs {
     if (k == tensors_.size()) return add_with(layouts, one, two);
     add_masks(layouts, one, two, k + 1);
     const int as_words = layouts[k];
-    for (size_t layout = 0; layout < domain(k).layouts.size(); ++layout) {
-      if (domain(k).layouts[layout].storage == MaskStorage::words) continue;
-      layouts[k] = static_cast<int>(layout);
+    for (const int layout : other_storages(k)) {
+      layouts[k] = layout;
       add_masks(layouts, one, two, k + 1);
     }
     layouts[k] = as_words;
@@ -207,7 +313,7 @@ class KernelConfigs {
     if (config.block != kNoIndex) return add_tiles(layouts, config);
     const GpuNest nest = nest_of(config);
     if (nest.lanes && nest.reduces_across)
-      return collector_.reject("rows in lanes and a reduction across rows: a thread would reduce over its own lanes");
+      return collector_->reject("rows in lanes and a reduction across rows: a thread would reduce over its own lanes");
     add_on_gpu(layouts, config, gpu_shapes(nest, *options_.target.gpu));
   }
 
@@ -251,30 +357,30 @@ class KernelConfigs {
   // Two orders can give the same config; its shapes are added once. Most are only counted.
   void add_on_gpu(const std::vector<int>& layouts, const KernelConfig& config, const std::vector<GpuShape>& shapes) {
     Candidate candidate{layouts, config, 0};
-    if (!collector_.is_new(candidate)) return;
+    if (!collector_->is_new(candidate)) return;
     const bool as_written = has_written_layouts(domains_, partition_, candidate);
     if (!as_written && !partition_.operators.empty() && cost_.should_convert(layouts, config))
-      return collector_.reject("a large tensor without unit stride across threads: a conversion is faster",
-                               static_cast<double>(shapes.size()));
+      return collector_->reject("a large tensor without unit stride across threads: a conversion is faster",
+                                static_cast<double>(shapes.size()));
     if (!as_written && cost_.draws_across(layouts, config))
-      return collector_.reject("a large mask generated across its neighbours, of which one draw gives eight",
-                               static_cast<double>(shapes.size()));
+      return collector_->reject("a large mask generated across its neighbours, of which one draw gives eight",
+                                static_cast<double>(shapes.size()));
     int width = 0;
     bool first = true;
     for (const GpuShape& shape : shapes) {
       auto& shaped = std::get<KernelConfig>(candidate.config);
       shaped.gpu = shape;
       if (shares_bytes(layouts, shaped)) {
-        collector_.reject("a mask written as bits, and threads that would share its bytes");
+        collector_->reject("a mask written as bits, and threads that would share its bytes");
         continue;
       }
       if (shape.width != width) candidate.estimate = cost_.seconds_on_gpu(layouts, shaped);
       width = shape.width;
       const bool wanted = options_.every_shape || as_written || first;
-      if (wanted && (as_written || collector_.keeps(layouts, candidate.estimate))) {
-        collector_.add_new(candidate);
+      if (wanted && (as_written || collector_->keeps(layouts, candidate.estimate))) {
+        collector_->add_new(candidate);
       } else {
-        collector_.count();
+        collector_->count();
       }
       first = false;
     }
@@ -354,15 +460,16 @@ class KernelConfigs {
       const MaskStorage storage = domain(k).layouts[as_index(layouts[k])].storage;
       if (storage == MaskStorage::bits &&
           !(config.block == kNoIndex && !in_lanes(config) && is_in_lines(k, config.vector)))
-        return collector_.reject(
+        return collector_->reject(
             "a mask as bits, and the vector not along its whole last axis: threads would share its bytes");
       if (storage != MaskStorage::words && !tensors_[k].written && config.block != kNoIndex)
-        return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
+        return collector_->reject("masks are generated and unpacked a line at a time, not in blocks");
     }
-    if (reduces_ && config.block != kNoIndex) return collector_.reject("a nest in blocks transposes and cannot reduce");
+    if (reduces_ && config.block != kNoIndex)
+      return collector_->reject("a nest in blocks transposes and cannot reduce");
     if (cost_.has_dropout() && config.block != kNoIndex)
-      return collector_.reject("masks are generated and unpacked a line at a time, not in blocks");
-    collector_.add({layouts, config, cost_.seconds(layouts, config)});
+      return collector_->reject("masks are generated and unpacked a line at a time, not in blocks");
+    collector_->add({layouts, config, cost_.seconds(layouts, config)});
   }
 
   // Whether a member runs along the nest's whole indices, not along parts of them.
@@ -397,25 +504,19 @@ class KernelConfigs {
     return true;
   }
 
-  void count_other_layouts() {
-    double all = 1;
-    for (size_t k = 0; k < tensors_.size(); ++k) {
-      if (domain(k).pinned < 0) all *= static_cast<double>(std::max<size_t>(1, domain(k).layouts.size()));
-    }
-    collector_.reject("combinations of layouts in all; only those that follow at most two orders are tried", all);
-  }
-
   const Graph& graph_;
   const std::vector<TensorDomain>& domains_;
   const EnumerateOptions& options_;
   KernelLayouts allowed_;
   const Partition& partition_;
-  Collector& collector_;
+  Collector* collector_ = nullptr;  // of the group that is being added
   std::vector<Order> orders_;
   std::vector<PartitionTensor> tensors_;
   KernelCost cost_;
   int64_t element_bytes_;  // of the narrowest tensor
   bool reduces_ = false;
+  Assignment assignment_ = Assignment::any;
+  std::vector<Group> groups_;
 };
 
 }  // namespace
@@ -450,9 +551,10 @@ std::vector<int> indices_of(const Graph& graph, const Partition& partition, Tens
   return indices;
 }
 
-void kernel_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
-                    KernelLayouts allowed, PartitionCandidates& into, Collector& collector) {
-  KernelConfigs(graph, domains, options, allowed, into.partition, collector).run();
+std::unique_ptr<ConfigGroups> kernel_configs(const Graph& graph, const std::vector<TensorDomain>& domains,
+                                             const EnumerateOptions& options, KernelLayouts allowed,
+                                             const Partition& partition) {
+  return std::make_unique<KernelConfigs>(graph, domains, options, allowed, partition);
 }
 
 }  // namespace millrace

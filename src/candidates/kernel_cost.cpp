@@ -8,7 +8,6 @@ namespace millrace {
 namespace {
 
 // Of a core.
-constexpr double kBytesPerSecond = 8e9;
 constexpr double kForkSeconds = 3e-6;
 constexpr double kDrawSeconds = 1e-9;  // per element of a mask
 
@@ -68,7 +67,8 @@ double KernelCost::seconds(const std::vector<int>& layouts, const KernelConfig& 
     bytes += size * factor * (follows(tensors_[k], own, config.loops) ? 1 : 1.05);
   }
   const double threads = config.threads;
-  return (bytes / kBytesPerSecond + points * drawn * kDrawSeconds) / threads + (config.threads > 1 ? kForkSeconds : 0);
+  return (bytes / kCpuBytesPerSecond + points * drawn * kDrawSeconds) / threads +
+         (config.threads > 1 ? kForkSeconds : 0);
 }
 
 double KernelCost::seconds_on_gpu(const std::vector<int>& layouts, const KernelConfig& config) const {

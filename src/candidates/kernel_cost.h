@@ -15,6 +15,7 @@ struct PartitionTensor {
   bool mask = false;           // it has layouts other than words
   std::vector<int> axes;       // the index along each axis
   std::vector<int> innermost;  // per layout of its domain: the index that has stride 1
+  std::vector<double> bytes;   // per layout of its domain
   std::vector<int> by_order;   // per order of indices: the layout that follows it, or -1
 };
 

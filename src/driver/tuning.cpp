@@ -15,12 +15,14 @@
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "candidates/candidate_source.h"
 #include "codegen/lower.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
 #include "measure/shard.h"
 #include "measure/timing_class.h"
+#include "report/exploration_report.h"
 #include "select/select.h"
 
 namespace millrace {
@@ -81,6 +83,11 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
+// Of a partition whose candidates are listed and counted one by one, before measuring and for --explain.
+constexpr double kMostCombinations = 15'000;
+constexpr double kMostExplained = 100'000;
+constexpr double kListingShare = 0.1;  // of the budget
+
 // Seconds.
 Result<double> budget_of(const ExploreOptions& options) {
   const Result<const BackendKind*> backend = backend_named(options.device);
@@ -97,6 +104,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.libraries = machine.backend->libraries().there;
   options.missing = machine.backend->libraries().missing;
   options.layouts = program.layouts;
+  options.most_combinations = kMostCombinations;
   return options;
 }
 
@@ -216,8 +224,9 @@ Result<Prepared> all_candidates(const ExploreOptions& options) {
   if (!prepared) return prepared;
   const Result<Machine> machine = find_machine(options.device, options.threads);
   if (!machine) return machine.error();
-  Result<Candidates> candidates =
-      enumerate(stages, prepared->training, prepared->fused, enumerate_options(*program, *machine));
+  EnumerateOptions enumerating = enumerate_options(*program, *machine);
+  enumerating.most_combinations = kMostExplained;
+  Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
   prepared->candidates = std::move(*candidates);
   return prepared;
@@ -241,10 +250,14 @@ constexpr double kBaselineGraceSeconds = 3;  // after the budget, so that a plan
 
 void announce(const ExploreOptions& options, const Candidates& candidates, const Machine& machine, double budget) {
   double configurations = 0;
-  for (const PartitionCandidates& entry : candidates.partitions) configurations += entry.configurations;
+  bool estimated = false;
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    configurations += entry.configurations;
+    estimated = estimated || entry.estimated;
+  }
   options.notice(concat(
-      candidates.partitions.size(), " partitions, ", static_cast<int64_t>(configurations), " candidates",
-      machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+      candidates.partitions.size(), " partitions, ", estimated ? about(configurations) : with_commas(configurations),
+      " candidates", machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
       options.exhaustive ? std::string("measuring all of them")
                          : concat("measuring the most promising ones; done after about ", fixed(budget, 0), " s")));
   if (machine.no_compiler)
@@ -326,8 +339,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   });
   if (measuring != Measuring::known && needs_kernels && machine.no_compiler) return *machine.no_compiler;
   EnumerateOptions enumerating = enumerate_options(program, machine);
-  if (options.exhaustive) enumerating.most = std::numeric_limits<size_t>::max() / 8;
   enumerating.every_shape = options.exhaustive;
+  enumerating.deadline = phases.deadline().share(kListingShare);
   phases.begin("enumerating");
   Result<Candidates> candidates = enumerate(stages, prepared->training, prepared->fused, enumerating);
   if (!candidates) return candidates.error();
@@ -358,6 +371,11 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const Graph& graph = prepared->training.graph;
   if (machine.target().own_memory) set_for_own_memory(graph, prepared->candidates, enumerating, machine, settings);
   settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
+  CandidateSources sources(graph, prepared->candidates, enumerating);
+  settings.more = [&](size_t partition, size_t most) { return sources.next(partition, most); };
+  settings.configs_under = [&](const Partition& partition, const std::vector<int>& layouts) {
+    return configs_under(graph, prepared->candidates.domains, enumerating, partition, layouts);
+  };
   settings.conversions = [&](TensorId tensor, int from, int to) {
     return conversions(graph, prepared->candidates.domains[tensor.at()], tensor, from, to, machine.threads,
                        enumerating.target);

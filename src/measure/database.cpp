@@ -83,6 +83,15 @@ Result<std::vector<MeasurementRow>> Database::all_of(const std::string& device,
   return all;
 }
 
+Result<std::vector<MeasurementRow>> Database::latest_of(const std::string& device, int64_t most) const {
+  Result<SqliteStatement> statement =
+      connection_.prepare(concat(kSelect, "WHERE m.device = ? ORDER BY m.taken DESC LIMIT ?"));
+  if (!statement) return statement.error();
+  statement->bind_integer(1, text_id(device));
+  statement->bind_integer(2, most);
+  return read_rows(*statement, connection_.path());
+}
+
 Result<std::vector<MeasurementRow>> Database::all() const {
   Result<SqliteStatement> statement = connection_.prepare(kSelect);
   if (!statement) return statement.error();

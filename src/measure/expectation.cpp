@@ -1,11 +1,17 @@
 #include "measure/expectation.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
 
 #include "base/text.h"
 
 namespace millrace {
 namespace {
+
+constexpr std::string_view kEstimate = "estimate ";
+constexpr std::string_view kBetween = "; ";
 
 std::string config_family_of(const Candidate& candidate) {
   if (const auto* gemm = std::get_if<GemmConfig>(&candidate.config)) {
@@ -56,6 +62,38 @@ int ConfigKinds::number_of(const std::string& text) {
   return numbers_.try_emplace(text, static_cast<int>(numbers_.size())).first->second;
 }
 
+Lesson lesson_of(const Candidate& candidate) {
+  const auto* const gemm = std::get_if<GemmConfig>(&candidate.config);
+  const std::string family = config_family_of(candidate);
+  // Other products have other indices, so the library's own choice has no narrower kind.
+  const bool by_family = gemm != nullptr && gemm->algorithm.id < 0;
+  return {family, by_family ? family : shape_of(candidate), candidate.estimate};
+}
+
+std::string print_lesson(const Lesson& lesson) {
+  return concat(kEstimate, lesson.estimate, kBetween, lesson.family, kBetween, lesson.shape);
+}
+
+std::optional<Lesson> parse_lesson(const std::string& text) {
+  if (!text.starts_with(kEstimate)) return std::nullopt;
+  const std::vector<std::string> parts = split(text.substr(kEstimate.size()), kBetween.front());
+  Lesson lesson;
+  if (parts.size() != 3 || parts[1].size() < 2 || parts[2].size() < 2) return std::nullopt;
+  const auto [end, error] = std::from_chars(parts[0].data(), parts[0].data() + parts[0].size(), lesson.estimate);
+  if (error != std::errc() || !(lesson.estimate > 0) || !std::isfinite(lesson.estimate)) return std::nullopt;
+  lesson.family = parts[1].substr(1);
+  lesson.shape = parts[2].substr(1);
+  return lesson;
+}
+
+void Ratios::add_all(const std::map<int, std::vector<double>>& by_kind) {
+  for (const auto& [kind, ratios] : by_kind) {
+    std::vector<double>& into = sorted_[kind];
+    into.insert(into.end(), ratios.begin(), ratios.end());
+    std::sort(into.begin(), into.end());
+  }
+}
+
 void Ratios::add(int kind, double ratio) {
   std::vector<double>& ratios = sorted_[kind];
   ratios.insert(std::upper_bound(ratios.begin(), ratios.end(), ratio), ratio);
@@ -77,7 +115,16 @@ double Expectation::correction(const ConfigKind& kind) const {
   if (const std::optional<double> as_timing_class = partition_ratios_.median(kind.narrowest())) return *as_timing_class;
   if (const std::optional<double> as_shape = partition_ratios_.median(kind.shape)) return *as_shape;
   if (const std::optional<double> as_family = partition_ratios_.median(kind.family)) return *as_family;
-  return all_ratios_.median(kind.family).value_or(1);
+  return correction_elsewhere(kind);
+}
+
+// Earlier runs say how a shape compares with its family; this run says how its family compares with the model.
+double Expectation::correction_elsewhere(const ConfigKind& kind) const {
+  const std::optional<double> now = all_ratios_.median(kind.family);
+  if (earlier_ratios_ == nullptr) return now.value_or(1);
+  const double family = earlier_ratios_->median(kind.family).value_or(now.value_or(1));
+  const double shape = earlier_ratios_->median(kind.shape).value_or(family);
+  return now ? *now * shape / family : shape;
 }
 
 }  // namespace millrace

@@ -50,11 +50,11 @@ class Explorer {
         kernels_(kernels),
         database_(database),
         worker_(worker),
-        classes_(graph, candidates, settings.timing_class, mode_of(settings)),
+        classes_(graph, candidates, settings.timing_class, mode_of(settings), settings.more),
         conversions_(graph, candidates, settings.conversions,
                      settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionCandidates, classes_),
         refinements_(candidates.domains, settings.refinements, mode_of(settings), classes_),
-        recall_(database, settings.device, kernels),
+        recall_(database, settings.device, kernels, settings.configs_under),
         measurements_(graph, candidates, classes_, conversions_),
         background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
         compiler_(classes_, kernels, background_),
@@ -65,6 +65,7 @@ class Explorer {
 
   Result<Explored> run() {
     if (settings_.measure) (void)worker_.start();  // reads the program meanwhile; an error shows when it is needed
+    if (Result<Done> learnt = recall_.lessons(classes_); !learnt) return learnt.error();
     if (Result<Done> known = recall_.conversions(candidates_.domains, conversions_); !known) return known.error();
     if (Result<Done> tried = explore_until(settings_.deadline.share(1 - kConversionShare)); !tried)
       return tried.error();
@@ -76,7 +77,7 @@ class Explorer {
  private:
   // Recalls known outcomes, then tries candidates.
   Result<Done> explore_until(const Deadline& end) {
-    if (Result<Done> known = recall_.outcomes(refinements_, classes_); !known) return known;
+    if (Result<Done> known = recall_.outcomes(candidates_.domains, refinements_, classes_); !known) return known;
     if (Result<Done> tried = try_all(end); !tried) return tried;
     if (settings_.assume || settings_.measure) classes_.assume();
     return Done{};
@@ -85,6 +86,7 @@ class Explorer {
   Exploration summary() {
     Exploration made;
     made.configurations = classes_.configurations();
+    made.estimated = classes_.is_estimated();
     made.conversions = conversions_.configurations();
     made.tried = tried_;
     made.known = recall_.known();
@@ -311,7 +313,8 @@ class Explorer {
   Result<Done> note(const TrialId& id, const ReadyTrial& ready, double timeout, MeasurementRow row) {
     row.key = {settings_.device, classes_.all()[id.partition_class].text, ready.name};
     row.when = utc_now();
-    row.detail = storable_detail(row.detail);
+    row.detail = row.outcome == Outcome::measured ? print_lesson(lesson_of(*classes_.trial(id).candidate))
+                                                  : storable_detail(row.detail);
     const bool hung = row.outcome == Outcome::hung;
     if (!hung || times_.is_surely_hung(timeout)) {
       if (Result<Done> stored = database_.put(row); !stored) return stored;

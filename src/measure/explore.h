@@ -56,6 +56,10 @@ struct ExploreSettings {
   // Compile the next batches while one is measured: only where compilers do not disturb the measurement.
   bool compile_ahead = false;
   double hang_seconds = 60;  // after this time, a trial counts as hung; with a deadline, after a share of the rest
+  // The next candidates of a partition that is not listed whole, at most so many. Null: all are listed.
+  std::function<std::vector<Candidate>(size_t partition, size_t most)> more;
+  // The configs of a partition under given layouts, to recognize candidates that are not listed. Null: all are listed.
+  std::function<std::vector<Candidate>(const Partition&, const std::vector<int>& layouts)> configs_under;
   // The other configs with a candidate's layouts: every algorithm of a product for which the library's own choice was
   // tried, every shape of a kernel. Null: all of them are in `candidates`.
   std::function<std::vector<Candidate>(const Partition&, const Candidate&)> refinements;

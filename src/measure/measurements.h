@@ -89,6 +89,7 @@ struct ExplorationPoint {
 // Statistics of an exploration.
 struct Exploration {
   double configurations = 0;                 // candidates of all partitions
+  bool estimated = false;                    // that number is estimated from a sample
   double conversions = 0;                    // candidates of the conversions considered
   double tried = 0;                          // in this run
   double known = 0;                          // from the database
@@ -101,7 +102,7 @@ struct Exploration {
   double assumed = 0;                    // baselines for which there was no time: they have their expected seconds
   std::vector<ExplorationPoint> points;  // over time, the last at its end
 
-  bool is_whole() const { return tried + known + not_needed >= configurations + conversions; }
+  bool is_whole() const { return !estimated && tried + known + not_needed >= configurations + conversions; }
 };
 
 }  // namespace millrace

@@ -132,16 +132,16 @@ void MeasurementsMaker::make_partitions(const std::vector<int>& tensor_of, Untri
 }
 
 void MeasurementsMaker::add_expected_candidates(size_t number, std::vector<MeasuredCandidate>& measured) const {
-  const PartitionCandidates& candidates = candidates_.partitions[number];
+  const Partition& partition = candidates_.partitions[number].partition;
+  const PartitionClass& its_class = classes_.class_of(number);
   std::map<std::vector<int>, std::pair<double, const Trial*>> expecting;  // by layouts
   for (const MeasuredCandidate& candidate : measured) expecting[candidate.layouts] = {-1, nullptr};
-  Expectation expectation = classes_.expectation(classes_.class_of(number));
-  for (size_t k = 0; k < candidates.candidates.size(); ++k) {
-    const Candidate& candidate = candidates.candidates[k];
-    const Trial& trial = classes_.trial(classes_.trial_of_candidate(number, k));
-    if (trial.known || !classes_.fits(candidates.partition, candidate)) continue;
+  Expectation expectation = classes_.expectation(its_class);
+  for (const PartitionClasses::OwnCandidate& own : classes_.candidates_of(number)) {
+    const Trial& trial = its_class.trials[own.trial];
+    if (trial.known || !classes_.fits(partition, *own.candidate)) continue;
     const double seconds = expectation.seconds(trial.kind, trial.candidate->estimate);
-    const auto [known, fresh] = expecting.try_emplace(candidate.layouts, seconds, &trial);
+    const auto [known, fresh] = expecting.try_emplace(own.candidate->layouts, seconds, &trial);
     if (!fresh && seconds < known->second.first) known->second = {seconds, &trial};
   }
   for (const auto& [layouts, best] : expecting) {

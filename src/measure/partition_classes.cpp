@@ -9,8 +9,12 @@
 namespace millrace {
 
 PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClassKey timing_class,
-                                   SearchMode mode)
-    : graph_(graph), candidates_(candidates), timing_class_(std::move(timing_class)), mode_(mode) {
+                                   SearchMode mode, More more)
+    : graph_(graph),
+      candidates_(candidates),
+      timing_class_(std::move(timing_class)),
+      mode_(mode),
+      more_(std::move(more)) {
   for (const PartitionCandidates& partition : candidates_.partitions) add_partition(partition);
   for (const ChoicePoint& choice_point : candidates_.choice_points) {
     for (const int partition : choice_point.alternatives.front())
@@ -23,9 +27,11 @@ PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candida
 // its tensors are converted.
 void PartitionClasses::add_partition(const PartitionCandidates& added) {
   configurations_ += added.configurations;
+  estimated_ += added.estimated ? 1 : 0;
   class_of_partition_.push_back(classify(added.partition));
   PartitionClass& into = classes_[class_of_partition_.back()];
   ++into.partitions;
+  into.members.push_back(class_of_partition_.size() - 1);
   const bool as_written = std::any_of(
       added.candidates.begin(), added.candidates.end(),
       [&](const Candidate& candidate) { return has_written_layouts(candidates_.domains, added.partition, candidate); });
@@ -34,14 +40,59 @@ void PartitionClasses::add_partition(const PartitionCandidates& added) {
     if (!as_written) converted_.insert(tensor);
   }
   std::set<int> families;
-  trials_of_partition_.emplace_back();
+  own_.emplace_back();
+  finished_.push_back(false);
   for (const Candidate& candidate : added.candidates) {
     Trial trial = make_trial(added.partition, candidate);
     const bool could_be = as_written ? has_written_layouts(candidates_.domains, added.partition, candidate)
                                      : fits(added.partition, candidate);
     trial.baseline = could_be && families.insert(trial.kind.family).second;
-    trials_of_partition_.back().push_back(add(into, std::move(trial)));
+    own_.back().push_back({&candidate, add(into, std::move(trial))});
   }
+}
+
+// A budget is for the most promising candidates: it does not reach the rest of a partition that was listed but cut.
+bool PartitionClasses::can_grow(size_t partition) const {
+  return more_ && !finished_[partition] &&
+         (mode_ == SearchMode::exhaustive || candidates_.partitions[partition].estimated);
+}
+
+bool PartitionClasses::grow(PartitionClass& its_class) {
+  bool grown = false;
+  for (const size_t partition : its_class.members) grown = (can_grow(partition) && grow_partition(partition)) || grown;
+  return grown;
+}
+
+// By as many as it has: however many there are, the groups of a source are made again only a few times.
+bool PartitionClasses::grow_partition(size_t partition) {
+  constexpr size_t kFewest = 1000;
+  grown_.push_back(more_(partition, std::max(kFewest, own_[partition].size())));
+  const std::vector<Candidate>& added = grown_.back();
+  if (added.empty()) finish_partition(partition);
+  const size_t partition_class = class_of_partition_[partition];
+  for (const Candidate& candidate : added) {
+    const size_t number = add(classes_[partition_class], make_trial(this->partition(partition), candidate));
+    if (std::exchange(at({partition_class, number}).recalled, false)) shared_ -= 1;
+    own_[partition].push_back({&candidate, number});
+  }
+  return !added.empty();
+}
+
+void PartitionClasses::add_recalled(size_t partition, Candidate candidate) {
+  late_.push_back(std::make_unique<Candidate>(std::move(candidate)));
+  Trial trial = make_trial(this->partition(partition), *late_.back());
+  trial.recalled = true;
+  PartitionClass& into = classes_[class_of_partition_[partition]];
+  if (!into.numbers.contains(trial.text)) add(into, std::move(trial));
+}
+
+// Now its candidates are known exactly.
+void PartitionClasses::finish_partition(size_t partition) {
+  finished_[partition] = true;
+  const PartitionCandidates& listed = candidates_.partitions[partition];
+  if (!listed.estimated || mode_ != SearchMode::exhaustive) return;
+  configurations_ += static_cast<double>(own_[partition].size()) - listed.configurations;
+  --estimated_;
 }
 
 size_t PartitionClasses::classify(const Partition& partition) {
@@ -102,19 +153,26 @@ void PartitionClasses::add_late(size_t partition_class, const Partition& partiti
   auto own = std::make_unique<Candidate>(std::move(candidate));
   Trial trial = make_trial(partition, *own);
   if (classes_[partition_class].numbers.contains(trial.text)) return;
-  if (std::holds_alternative<GemmConfig>(own->config)) configurations_ += 1;
+  const auto* const gemm = std::get_if<GemmConfig>(&own->config);
+  if (gemm != nullptr && gemm->algorithm.id >= 0) configurations_ += 1;
   late_.push_back(std::move(own));
   add(classes_[partition_class], std::move(trial));
-}
-
-TrialId PartitionClasses::trial_of_candidate(size_t partition, size_t candidate) const {
-  return {class_of_partition_[partition], trials_of_partition_[partition][candidate]};
 }
 
 std::optional<TrialId> PartitionClasses::find(size_t partition, const std::string& text) const {
   const auto found = class_of(partition).numbers.find(text);
   if (found == class_of(partition).numbers.end()) return std::nullopt;
   return TrialId{class_of_partition_[partition], found->second};
+}
+
+void PartitionClasses::learn(const std::vector<Learnt>& learnt) {
+  std::map<int, std::vector<double>> by_kind;
+  for (const auto& [lesson, seconds] : learnt) {
+    const double ratio = seconds / std::max(lesson.estimate, 1e-9);
+    by_kind[kinds_.number_of(lesson.family)].push_back(ratio);
+    if (lesson.shape != lesson.family) by_kind[kinds_.number_of(lesson.shape)].push_back(ratio);
+  }
+  earlier_.add_all(by_kind);
 }
 
 Launch PartitionClasses::launch_of(const Trial& trial) const {
@@ -125,7 +183,9 @@ Launch PartitionClasses::launch_of(const Trial& trial) const {
 std::optional<size_t> PartitionClasses::next_of(size_t partition_class) {
   PartitionClass& its_class = classes_[partition_class];
   if (its_class.given_up) return std::nullopt;
-  return its_class.queue.next(its_class.trials, expectation(its_class));
+  std::optional<size_t> next = its_class.queue.next(its_class.trials, expectation(its_class));
+  while (!next && grow(its_class)) next = its_class.queue.next(its_class.trials, expectation(its_class));
+  return next;
 }
 
 void PartitionClasses::leave(const TrialId& id) {

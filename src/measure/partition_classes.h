@@ -25,7 +25,8 @@ inline constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 // Partitions that compute the same under different names, and so take equally long.
 struct PartitionClass {
   std::string text;
-  size_t partitions = 0;  // number of partitions
+  size_t partitions = 0;        // number of partitions
+  std::vector<size_t> members;  // their numbers; a conversion has none
   std::vector<Trial> trials;
   std::map<std::string, size_t> numbers;  // trial numbers by text
   std::vector<size_t> library_choices;    // numbers of the products whose algorithm the library chooses
@@ -53,19 +54,34 @@ class PartitionClasses {
   // A key for each candidate; candidates with equal keys are in one timing class. Null: the classes are unknown.
   using TimingClassKey = std::function<std::string(const Partition&, const Candidate&)>;
 
-  // Adds all candidates of all partitions. Graph and candidates must outlive this.
+  // The next candidates of a partition that is not listed whole, at most so many; none if there are no others.
+  using More = std::function<std::vector<Candidate>(size_t partition, size_t most)>;
+
+  // A partition's candidate, and the number of its trial in its class.
+  struct OwnCandidate {
+    const Candidate* candidate = nullptr;
+    size_t trial = 0;
+  };
+
+  // Adds the listed candidates of all partitions. Graph and candidates must outlive this.
   PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClassKey timing_class = nullptr,
-                   SearchMode mode = SearchMode::within_budget);
+                   SearchMode mode = SearchMode::within_budget, More more = nullptr);
 
   // Adds a tensor's conversion, which must outlive this. Returns a trial per candidate, new or of an equal conversion.
   std::vector<TrialId> add_conversion(TensorId tensor, const PartitionCandidates& conversion);
   // Adds a candidate found during exploration.
   void add_late(size_t partition_class, const Partition& partition, Candidate candidate);
+  // Adds a candidate that is not listed, but that an earlier run tried.
+  void add_recalled(size_t partition, Candidate candidate);
 
   const std::deque<PartitionClass>& all() const { return classes_; }
   const PartitionClass& class_of(size_t partition) const { return classes_[class_of_partition_[partition]]; }
   const Trial& trial(const TrialId& id) const { return classes_[id.partition_class].trials[id.number]; }
-  TrialId trial_of_candidate(size_t partition, size_t candidate) const;
+  TrialId trial_of_candidate(size_t partition, size_t candidate) const {
+    return {class_of_partition_[partition], own_[partition][candidate].trial};
+  }
+  const std::vector<OwnCandidate>& candidates_of(size_t partition) const { return own_[partition]; }
+  const Partition& partition(size_t number) const { return candidates_.partitions[number].partition; }
   std::optional<TrialId> find(size_t partition, const std::string& text) const;
   Launch launch_of(const Trial& trial) const;
   // Empty if the timing classes are unknown.
@@ -73,9 +89,16 @@ class PartitionClasses {
     return timing_class_ ? timing_class_(partition, candidate) : std::string();
   }
   // For the trials of a class; valid until an outcome is noted or a trial added.
-  Expectation expectation(const PartitionClass& its_class) const { return {its_class.ratios, ratios_}; }
+  Expectation expectation(const PartitionClass& its_class) const { return {its_class.ratios, ratios_, &earlier_}; }
+  // What earlier runs say about similar candidates, also of other programs.
+  struct Learnt {
+    Lesson lesson;
+    double seconds = 0;
+  };
+  void learn(const std::vector<Learnt>& learnt);
 
-  // The most promising trial of a class; nothing if all are chosen or known.
+  // The most promising trial of a class; nothing if all are chosen or known. Adds candidates that were not listed when
+  // those that were are done.
   std::optional<size_t> next_of(size_t partition_class);
   void choose(const TrialId& id) { at(id).chosen = true; }
   void leave(const TrialId& id);
@@ -100,6 +123,8 @@ class PartitionClasses {
   bool fits(const Partition& partition, const Candidate& candidate) const;
 
   double configurations() const { return configurations_; }
+  // Whether that number is an estimate.
+  bool is_estimated() const { return estimated_ > 0; }
   // How many candidates need not be tried, since another of their timing class is.
   double represented() const { return represented_; }
   // The same plus those that equal a candidate of an equal partition.
@@ -110,6 +135,11 @@ class PartitionClasses {
  private:
   Trial& at(const TrialId& id) { return classes_[id.partition_class].trials[id.number]; }
   void add_partition(const PartitionCandidates& added);
+  // Adds candidates that are not listed. Returns whether there were any.
+  bool grow(PartitionClass& its_class);
+  bool grow_partition(size_t partition);
+  void finish_partition(size_t partition);
+  bool can_grow(size_t partition) const;
   // The number of a partition's class; adds a class if it is new.
   size_t classify(const Partition& partition);
   Trial make_trial(const Partition& partition, const Candidate& candidate);
@@ -121,18 +151,23 @@ class PartitionClasses {
   const Candidates& candidates_;
   TimingClassKey timing_class_;
   SearchMode mode_;
+  More more_;
   std::deque<PartitionClass> classes_;  // a deque: references stay valid when classes are added
   std::map<std::string, size_t> class_by_text_;
-  std::vector<size_t> class_of_partition_;                // by partition
-  std::vector<std::vector<size_t>> trials_of_partition_;  // by partition and candidate
-  std::vector<std::unique_ptr<Candidate>> late_;          // trials point to them
-  std::set<TensorId> touched_;                            // tensors that some partition reads or writes
-  std::set<TensorId> converted_;  // tensors of partitions that need other layouts than the program's
+  std::vector<size_t> class_of_partition_;        // by partition
+  std::vector<std::vector<OwnCandidate>> own_;    // by partition
+  std::vector<bool> finished_;                    // by partition: it has no other candidates
+  std::deque<std::vector<Candidate>> grown_;      // trials point to them
+  std::vector<std::unique_ptr<Candidate>> late_;  // likewise
+  std::set<TensorId> touched_;                    // tensors that some partition reads or writes
+  std::set<TensorId> converted_;                  // tensors of partitions that need other layouts than the program's
   ConfigKinds kinds_;
   Ratios ratios_;              // of all partitions, by config family
+  Ratios earlier_;             // of earlier runs, by config family and shape
   size_t baselines_left_ = 0;  // baselines whose outcome is unknown
   double assumed_ = 0;
   double configurations_ = 0;
+  size_t estimated_ = 0;    // partitions whose number of candidates is an estimate
   double represented_ = 0;  // not tried: represented by another of their timing class
   double shared_ = 0;       // equal to a candidate of an equal partition
   std::map<std::string, double> outcomes_;

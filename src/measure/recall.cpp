@@ -8,6 +8,8 @@
 namespace millrace {
 namespace {
 
+constexpr int64_t kLessons = 20'000;  // rows: enough for every config family, and read in a fraction of a second
+
 // The trial's text: the inverse of stored_name().
 std::string text_of(const MeasurementRow& row) { return row.key.candidate.substr(0, row.key.candidate.rfind(" k_")); }
 
@@ -16,6 +18,18 @@ std::string text_of(const MeasurementRow& row) { return row.key.candidate.substr
 std::string stored_name(const KernelMaker* kernels, const Trial& trial, const Launch& launch) {
   if (launch.kernel.empty() || kernels == nullptr) return trial.text;
   return concat(trial.text, " ", kernels->name_of(launch));
+}
+
+Result<Done> Recall::lessons(PartitionClasses& into) const {
+  const Result<std::vector<MeasurementRow>> rows = database_.latest_of(device_, kLessons);
+  if (!rows) return rows.error();
+  std::vector<PartitionClasses::Learnt> learnt;
+  for (const MeasurementRow& row : *rows) {
+    const std::optional<Lesson> lesson = row.outcome == Outcome::measured ? parse_lesson(row.detail) : std::nullopt;
+    if (lesson) learnt.push_back({*lesson, row.seconds});
+  }
+  into.learn(learnt);
+  return Done{};
 }
 
 Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const {
@@ -31,7 +45,30 @@ Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, Conve
   return Done{};
 }
 
-Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) {
+// Candidates that an earlier run listed and tried.
+bool Recall::add_unlisted(size_t partition_class, const RowsByText& rows, const std::vector<TensorDomain>& domains,
+                          PartitionClasses& into) const {
+  const PartitionClass& its_class = into.all()[partition_class];
+  if (!configs_under_ || its_class.members.empty()) return false;
+  const size_t before = its_class.trials.size();
+  const size_t number = its_class.members.front();
+  const Partition& partition = into.partition(number);
+  std::map<std::vector<int>, std::vector<Candidate>> under;
+  for (const auto& [text, row] : rows) {
+    if (its_class.numbers.contains(text)) continue;
+    const std::optional<Candidate> candidate = parse_candidate(domains, partition, text);
+    if (!candidate || !into.fits(partition, *candidate)) continue;
+    const auto [known, fresh] = under.try_emplace(candidate->layouts);
+    if (fresh) known->second = configs_under_(partition, candidate->layouts);
+    for (const Candidate& each : known->second) {
+      if (each.config == candidate->config) into.add_recalled(number, each);
+    }
+  }
+  return its_class.trials.size() > before;
+}
+
+Result<Done> Recall::outcomes(const std::vector<TensorDomain>& domains, Refinements& refinements,
+                              PartitionClasses& into) {
   std::vector<std::string> texts;
   for (const PartitionClass& each : into.all()) {
     if (looked_up_.insert(each.text).second) texts.push_back(each.text);
@@ -47,7 +84,8 @@ Result<Done> Recall::outcomes(Refinements& refinements, PartitionClasses& into) 
     // Refinements are not candidates yet: add those that were tried.
     std::vector<std::string> tried;
     for (const auto& [text, row] : found->second) tried.push_back(text);
-    if (refinements.add_tried(k, tried)) recall_class(k, found->second, into);
+    const bool unlisted = add_unlisted(k, found->second, domains, into);
+    if (refinements.add_tried(k, tried) || unlisted) recall_class(k, found->second, into);
   }
   return Done{};
 }

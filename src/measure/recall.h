@@ -2,6 +2,7 @@
 // tests/measure/explore_test.cpp
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -22,25 +23,34 @@ std::string stored_name(const KernelMaker* kernels, const Trial& trial, const La
 
 class Recall {
  public:
-  // All references must outlive this. `kernels` is null without a compiler.
-  Recall(const Database& database, std::string device, const KernelMaker* kernels)
-      : database_(database), device_(std::move(device)), kernels_(kernels) {}
+  // The configs of a partition under given layouts.
+  using ConfigsUnder = std::function<std::vector<Candidate>(const Partition&, const std::vector<int>& layouts)>;
 
+  // All references must outlive this. `kernels` is null without a compiler, and `configs_under` if all candidates are
+  // listed.
+  Recall(const Database& database, std::string device, const KernelMaker* kernels, ConfigsUnder configs_under = nullptr)
+      : database_(database), device_(std::move(device)), kernels_(kernels), configs_under_(std::move(configs_under)) {}
+
+  // Learns from the latest measurements on this device, of any program.
+  Result<Done> lessons(PartitionClasses& into) const;
   // Adds the conversions that earlier runs tried.
   Result<Done> conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const;
   // Notes the outcomes of classes that it has not looked up before, and of their refinements.
-  Result<Done> outcomes(Refinements& refinements, PartitionClasses& into);
+  Result<Done> outcomes(const std::vector<TensorDomain>& domains, Refinements& refinements, PartitionClasses& into);
   // The number of outcomes found.
   double known() const { return known_; }
 
  private:
   using RowsByText = std::map<std::string, const MeasurementRow*>;
 
+  bool add_unlisted(size_t partition_class, const RowsByText& rows, const std::vector<TensorDomain>& domains,
+                    PartitionClasses& into) const;
   void recall_class(size_t partition_class, const RowsByText& rows, PartitionClasses& into);
 
   const Database& database_;
   std::string device_;
   const KernelMaker* kernels_;
+  ConfigsUnder configs_under_;
   std::set<std::string> looked_up_;  // texts of classes
   double known_ = 0;
 };

@@ -6,10 +6,12 @@
 namespace millrace {
 namespace {
 
-constexpr double kFirstKernels = 8;     // in the first batch, before it is known how long one takes to compile
-constexpr double kHangShare = 0.1;      // of the time left, for a trial that hangs
-constexpr double kShortestTimeout = 1;  // seconds
-constexpr double kTimesSlowest = 5;     // a trial this many times as slow as the slowest of its class is hung
+constexpr double kFirstKernels = 4;        // in the first batch, before it is known how long one takes to compile
+constexpr double kFirstKernelSeconds = 1;  // until then
+constexpr double kBatchShare = 0.5;        // of the time left
+constexpr double kHangShare = 0.2;         // of the time left, for the first trial of a class if it hangs
+constexpr double kShortestTimeout = 1;     // seconds
+constexpr double kTimesSlowest = 5;        // a trial this many times as slow as the slowest of its class is hung
 
 }  // namespace
 
@@ -24,10 +26,12 @@ void TrialTimes::note_tried(size_t partition_class, double seconds) {
   slowest = std::max(slowest, seconds);
 }
 
+// A busy machine may become slower: a batch takes at most half of the time, or is one kernel that just fits.
 double TrialTimes::kernels_until(const Deadline& end) const {
-  if (end.passed()) return 0;
-  if (kernel_seconds_ > 0) return std::max(1.0, end.left() / (kernel_seconds_ + mean_trial()));
-  return end.is_never() ? std::numeric_limits<double>::infinity() : kFirstKernels;
+  if (end.is_never()) return std::numeric_limits<double>::infinity();
+  const double fit = end.left() / (kernel_seconds_ > 0 ? kernel_seconds_ + mean_trial() : kFirstKernelSeconds);
+  const double most = kernel_seconds_ > 0 ? fit * kBatchShare : std::min(fit, kFirstKernels);
+  return fit >= 1 ? std::max(1.0, most) : 0;
 }
 
 double TrialTimes::timeout(size_t partition_class, const Deadline& end) const {

@@ -1,6 +1,7 @@
 #include "report/exploration_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "report/table.h"
@@ -15,6 +16,11 @@ std::string with_commas(double count) {
     text += digits[k];
   }
   return text;
+}
+
+std::string about(double count) {
+  const double digits = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(count, 1.0))) - 1));
+  return concat("about ", with_commas(std::round(count / digits) * digits), " (estimated)");
 }
 
 std::string shown_seconds(double seconds) {
@@ -34,9 +40,12 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   table.row({"partition", "configurations"});
   std::string text;
   double total = 0;
+  bool estimated = false;
   for (const PartitionCandidates& entry : candidates.partitions) {
     total += entry.configurations;
-    table.row({entry.partition.name, with_commas(entry.configurations)});
+    estimated = estimated || entry.estimated;
+    table.row(
+        {entry.partition.name, entry.estimated ? about(entry.configurations) : with_commas(entry.configurations)});
   }
   text += table.text(width);
   text += "\nrejected, with the reason\n";
@@ -44,14 +53,15 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
     if (entry.rejected.empty()) continue;
     text += concat("  ", entry.partition.name, "\n");
     for (const Rejected& rejected : entry.rejected)
-      text += concat("    ", with_commas(rejected.count), "  ", rejected.reason, "\n");
+      text += concat("    ", entry.estimated ? about(rejected.count) : with_commas(rejected.count), "  ",
+                     rejected.reason, "\n");
   }
   for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
   size_t covers = 0;
   for (const ChoicePoint& choice_point : candidates.choice_points)
     covers += choice_point.alternatives.size() > 1 ? 1 : 0;
-  text += concat("\n", candidates.partitions.size(), " partitions of ", graph.name, ", ", with_commas(total),
-                 " configurations; ", covers, " choice points\n");
+  text += concat("\n", candidates.partitions.size(), " partitions of ", graph.name, ", ",
+                 estimated ? about(total) : with_commas(total), " configurations; ", covers, " choice points\n");
   return text;
 }
 
@@ -68,8 +78,9 @@ std::string exploration_line(const Exploration& exploration) {
   const std::string others = whole ? concat("; the other ", with_commas(exploration.not_needed),
                                             " are equal to these, or differ only in the strides between cache lines")
                                    : "";
-  return concat(with_commas(done), " of ", with_commas(exploration.configurations + exploration.conversions),
-                " candidates in ", fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
+  const double all = exploration.configurations + exploration.conversions;
+  return concat(with_commas(done), " of ", exploration.estimated ? about(all) : with_commas(all), " candidates in ",
+                fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
                 " new): ", outcomes_text(exploration), others);
 }
 

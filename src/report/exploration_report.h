@@ -22,6 +22,8 @@ std::string outcomes_text(const Exploration& exploration);
 
 // "411,055"
 std::string with_commas(double count);
+// "about 38,000,000 (estimated)"
+std::string about(double count);
 
 // "1.23", "0.0043": two digits at least, never zero for a positive number.
 std::string shown_ratio(double ratio);

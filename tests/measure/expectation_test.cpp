@@ -99,5 +99,40 @@ TEST(ExpectationTest, AnOutlierDoesNotMatter) {
   EXPECT_EQ(expectation.seconds({0, 0}, 10), 20);
 }
 
+TEST(ExpectationTest, LessonsRoundTrip) {
+  Candidate shaped = kernel(true, GpuShape{8, 32, 128});
+  shaped.estimate = 1.25e-5;
+  const Lesson lesson = lesson_of(shaped);
+  const std::optional<Lesson> read = parse_lesson(print_lesson(lesson));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->family, lesson.family);
+  EXPECT_EQ(read->shape, lesson.shape);
+  EXPECT_DOUBLE_EQ(read->estimate, 1.25e-5);
+  EXPECT_NE(lesson.shape, lesson.family);
+  for (const char* const text : {"", "estimate", "estimate 1; a", "estimate -1; a; b", "estimate x; a; b", "y[0] is 1"})
+    EXPECT_FALSE(parse_lesson(text)) << text;
+}
+
+TEST(ExpectationTest, EarlierRunsTellShapesApart) {
+  ConfigKinds kinds;
+  const ConfigKind slow = kinds.kind_of(kernel(true, GpuShape{1, 32, 128}));
+  const ConfigKind fast = kinds.kind_of(kernel(true, GpuShape{8, 32, 128}));
+  const ConfigKind other = kinds.kind_of(kernel(true, GpuShape{4, 32, 128}));
+  Ratios earlier;
+  earlier.add_all({{slow.family, {2, 8, 4}}, {slow.shape, {8}}, {fast.shape, {2}}});
+  const Ratios none;
+  Expectation first(none, none, &earlier);
+  EXPECT_DOUBLE_EQ(first.seconds(slow, 1), 8);
+  EXPECT_DOUBLE_EQ(first.seconds(fast, 1), 2);
+  EXPECT_DOUBLE_EQ(first.seconds(other, 1), 4) << "as its family";
+  // This run measured the family elsewhere: twice as slow as before.
+  const Ratios now = ratios_of({{slow.family, {8}}});
+  Expectation later(none, now, &earlier);
+  EXPECT_DOUBLE_EQ(later.seconds(slow, 1), 16);
+  EXPECT_DOUBLE_EQ(later.seconds(fast, 1), 4);
+  const Ratios measured = ratios_of({{slow.shape, {3}}});
+  EXPECT_DOUBLE_EQ(Expectation(measured, now, &earlier).seconds(slow, 1), 3) << "its own class counts most";
+}
+
 }  // namespace
 }  // namespace millrace

@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
+#include "candidates/candidate_source.h"
 #include "candidates/enumerate.h"
 #include "device/cpu/kernel_cache.h"
 #include "fusion/fusion_text.h"
@@ -33,16 +35,22 @@ def layer(x: float32[B, J], w: float32[J, J]):
     return dropout(softmax(y), p=0.5)
 )";
 
+constexpr const char* kLarger = R"(
+B = 4
+J = 5
+
+
+def layer(x: float32[B, J], w: float32[J, J]):
+    y = np.einsum("bj,jk->bk", x, w)
+    return dropout(softmax(y), p=0.5)
+)";
+
 class ExploreTest : public WorkerTest {
  protected:
   void SetUp() override {
     WorkerTest::SetUp();
     training_ = training_of(kProgram);
-    EnumerateOptions options;
-    options.libraries = {GemmLibrary::openblas};
-    Result<Candidates> found = enumerate(training_, fuse(training_), options);
-    ASSERT_TRUE(found);
-    candidates_ = std::move(*found);
+    enumerate_again();
     settings_.exhaustive = true;
     settings_.device = "a pretended machine";
     settings_.conversions = [this](TensorId tensor, int from, int to) {
@@ -53,6 +61,14 @@ class ExploreTest : public WorkerTest {
     ASSERT_TRUE(write_file(file, "#!/bin/sh\nfor out; do :; done\necho an object >\"$out\"\n"));
     ASSERT_EQ(chmod(file.c_str(), 0755), 0);
     compiler_ = {file, "pretended 1", {"-shared"}};
+  }
+
+  void enumerate_again() {
+    EnumerateOptions options;
+    options.libraries = {GemmLibrary::openblas};
+    Result<Candidates> found = enumerate(training_, fuse(training_), options);
+    ASSERT_TRUE(found);
+    candidates_ = std::move(*found);
   }
 
   EnumerateOptions enumerate_on_gpu() {
@@ -156,6 +172,7 @@ TEST_F(ExploreTest, CompilingAheadTriesTheSame) {
   ASSERT_TRUE(none) << to_string(none.error());
   EXPECT_LT(none->summary.tried, ahead->summary.tried);
   settings_.exhaustive = true;
+  settings_.deadline = Deadline::never();
   const Result<Explored> rest = explored(pretended_worker(), "short.db");
   ASSERT_TRUE(rest) << to_string(rest.error());
   EXPECT_EQ(measurements_json(rest->measurements), measurements_json(one_by_one->measurements));
@@ -389,6 +406,115 @@ TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   }
   const auto converts = [](const std::string& call) { return call.find("\"conversion\":true") != std::string::npos; };
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
+}
+
+// However little time there is, there is a plan: what was not tried has its expected time.
+TEST_F(ExploreTest, ReturnsByTheDeadlineWithoutMeasurements) {
+  settings_.exhaustive = false;
+  settings_.deadline = Deadline::after(0);
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_EQ(made->summary.tried, 0);
+  EXPECT_GT(made->summary.assumed, 0);
+  EXPECT_TRUE(calls().empty());
+  EXPECT_TRUE(select(made->measurements, SelectMethod::exact));
+  EXPECT_TRUE(rows_in().empty()) << "an assumption is no measurement";
+  EXPECT_EQ(made->summary.points.size(), 1U);
+}
+
+// Kernels that hang cost a share of the time, and are tried again by a run that has more.
+TEST_F(ExploreTest, KernelsThatHangCostAShareOfTheTime) {
+  settings_.exhaustive = false;
+  settings_.deadline = Deadline::after(8);
+  const double begin = now();
+  const Result<Explored> made = explored(pretended_worker("  *'01 01 01 01; rows loops'*) sleep 600 ;;\n"));
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_LT(now() - begin, 10);
+  EXPECT_GT(made->summary.outcomes.at("hung"), 0);
+  EXPECT_GT(made->summary.outcomes.at("measured"), 0);
+  for (const MeasurementRow& row : rows_in()) EXPECT_NE(row.outcome, Outcome::hung);
+  const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
+  EXPECT_TRUE(selection) << to_string(selection.error());
+}
+
+TEST_F(ExploreTest, TheCurveEndsWithTheBestStep) {
+  settings_.select = [](const Measurements& so_far, double) {
+    const Result<Selection> selection = select(so_far, SelectMethod::exact);
+    return selection ? selection->cost : 0;
+  };
+  std::vector<ExploreProgress> told;
+  settings_.progress = [&](const ExploreProgress& progress) { told.push_back(progress); };
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  ASSERT_GT(made->summary.points.size(), 1U);
+  for (size_t k = 1; k < made->summary.points.size(); ++k) {
+    EXPECT_GE(made->summary.points[k].seconds, made->summary.points[k - 1].seconds);
+    EXPECT_GE(made->summary.points[k].tried, made->summary.points[k - 1].tried);
+  }
+  const ExplorationPoint& last = made->summary.points.back();
+  EXPECT_EQ(last.tried, made->summary.tried);
+  EXPECT_GT(last.step, 0);
+  EXPECT_LE(last.bound, last.step);
+  EXPECT_EQ(told.back().tried, made->summary.tried);
+  EXPECT_GT(told.back().passed, 0);
+}
+
+// Before anything of a program is measured, its expected times follow those of another size.
+TEST_F(ExploreTest, MeasurementsOfAnotherSizeCorrectTheExpectedTimes) {
+  const auto assumed_step = [&] {
+    settings_.measure = false;
+    settings_.assume = true;
+    const Result<Explored> made = explored({{"/no/worker"}, "", 0});
+    EXPECT_TRUE(made) << to_string(made.error());
+    const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
+    EXPECT_TRUE(selection) << to_string(selection.error());
+    return selection->cost / static_cast<double>(selection->partitions.size());
+  };
+  const TrainingGraph small = training_;
+  training_ = training_of(kLarger);
+  enumerate_again();
+  EXPECT_LT(assumed_step(), 1e-5) << "by the model";
+
+  training_ = small;
+  enumerate_again();
+  settings_.measure = true;
+  settings_.assume = false;
+  ASSERT_TRUE(explored(pretended_worker())) << "each takes 100 to 1000 microseconds";
+
+  training_ = training_of(kLarger);
+  enumerate_again();
+  const double step = assumed_step();
+  EXPECT_GT(step, 1e-4);
+  EXPECT_LT(step, 1e-2);
+}
+
+// Candidates that are not listed at first are tried too, and a later run recalls them.
+TEST_F(ExploreTest, CandidatesThatAreNotListedAreTriedAndRecalled) {
+  const Result<Explored> all = explored(pretended_worker(), "all.db");
+  ASSERT_TRUE(all) << to_string(all.error());
+  EnumerateOptions lazy;
+  lazy.libraries = {GemmLibrary::openblas};
+  lazy.most = 10;
+  lazy.most_combinations = 5;
+  Result<Candidates> some = enumerate(training_, fuse(training_), lazy);
+  ASSERT_TRUE(some);
+  candidates_ = std::move(*some);
+  CandidateSources sources(training_.graph, candidates_, lazy);
+  settings_.more = [&](size_t partition, size_t most) { return sources.next(partition, most); };
+  settings_.configs_under = [&](const Partition& partition, const std::vector<int>& layouts) {
+    return configs_under(training_.graph, candidates_.domains, lazy, partition, layouts);
+  };
+  const Result<Explored> lazily = explored(pretended_worker());
+  ASSERT_TRUE(lazily) << to_string(lazily.error());
+  EXPECT_EQ(lazily->summary.tried, all->summary.tried);
+  EXPECT_FALSE(lazily->summary.estimated);
+  EXPECT_EQ(measurements_json(lazily->measurements), measurements_json(all->measurements));
+
+  settings_.measure = false;
+  settings_.more = nullptr;
+  const Result<Explored> recalled = explored({{"/no/worker"}, "", 0});
+  ASSERT_TRUE(recalled) << to_string(recalled.error());
+  EXPECT_EQ(measurements_json(recalled->measurements), measurements_json(all->measurements));
 }
 
 // Every candidate is counted exactly once.

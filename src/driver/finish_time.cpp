@@ -30,7 +30,7 @@ size_t kernels_of(const Prepared& prepared) {
 
 }  // namespace
 
-double select_seconds(double budget) { return budget > 0 ? std::min(kShare * budget, kMostSelecting) : kMostSelecting; }
+double select_seconds(double budget) { return std::min(kShare * budget, kMostSelecting); }
 
 double compile_seconds(size_t kernels, const Machine& machine) {
   if (kernels == 0) return 0;

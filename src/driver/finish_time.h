@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// Searching for the best selection. `budget`: of the whole command; 0: none.
+// Searching for the best selection. `budget`: of the whole command; infinite: none.
 double select_seconds(double budget);
 
 // Compiling so many kernels, on all cores.

@@ -58,12 +58,12 @@ void name_gpu_kernels(StepPlan& plan, const std::vector<Launch>& launches) {
 }
 
 // The plan's stored kernels if they are intact and for this GPU; else compiles them.
-Result<CubinBundle> cubins_of(const LoadedPlan& loaded, const std::vector<Launch>& launches,
+Result<CubinBundle> cubins_of(const StepPlan& plan, const std::string& folder, const std::vector<Launch>& launches,
                               const std::string& architecture) {
-  const PlanKernels& kernels = loaded.plan.kernels;
+  const PlanKernels& kernels = plan.kernels;
   if (kernels.machine == architecture && kernels.file == kGpuKernelFile &&
       kernels.sources == hash_of_sources(launches, gpu_prelude())) {
-    const Result<std::string> bytes = read_file(concat(folder_of(loaded.path), "/", kernels.file), kCubinBytes);
+    const Result<std::string> bytes = read_file(concat(folder, "/", kernels.file), kCubinBytes);
     if (bytes && sha256(*bytes) == kernels.sha256) {
       Result<CubinBundle> bundle = read_bundle(*bytes);
       if (bundle) return bundle;
@@ -73,7 +73,7 @@ Result<CubinBundle> cubins_of(const LoadedPlan& loaded, const std::vector<Launch
   if (!compiler) return compiler.error();
   const Result<std::string> directory = cache_directory();
   if (!directory) return directory.error();
-  return compiled_cubins(loaded.plan, launches, {*directory, **compiler, gpu_prelude(), architecture});
+  return compiled_cubins(plan, launches, {*directory, **compiler, gpu_prelude(), architecture});
 }
 
 }  // namespace
@@ -176,9 +176,11 @@ Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory m
   if (!launches) return launches.error();
   Result<std::unique_ptr<Gpu>> gpu = open_gpu();
   if (!gpu) return gpu.error();
-  const Result<CubinBundle> cubins = cubins_of(loaded, *launches, (*gpu)->info().architecture());
+  StepPlan plan = loaded.plan;
+  name_gpu_kernels(plan, *launches);  // a plan that was never written has no names
+  const Result<CubinBundle> cubins = cubins_of(plan, folder_of(loaded.path), *launches, (*gpu)->info().architecture());
   if (!cubins) return cubins.error();
-  return GpuExecutor::load(std::move(*gpu), loaded.plan, *launches, *cubins, memory);
+  return GpuExecutor::load(std::move(*gpu), plan, *launches, *cubins, memory);
 }
 
 const BackendKind& backend_of(const StepPlan& plan) { return backend_of_text(plan.device); }

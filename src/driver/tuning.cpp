@@ -8,6 +8,7 @@
 #include <charconv>
 #include <climits>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -392,8 +393,9 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (options.progress) settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
   if (!explored) return explored.error();
-  return Tuned{std::move(program),   std::move(*prepared), std::move(machine),
-               std::move(*explored), !settings.trial.cold, options.exhaustive ? 0 : *budget};
+  return Tuned{std::move(program),   std::move(*prepared),
+               std::move(machine),   std::move(*explored),
+               !settings.trial.cold, options.exhaustive ? std::numeric_limits<double>::infinity() : *budget};
 }
 
 }  // namespace millrace

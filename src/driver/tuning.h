@@ -86,7 +86,7 @@ struct Tuned {
   Machine machine;
   Explored explored;
   bool from_cache = false;  // the tensors of a step fit into the cache
-  double budget = 0;        // seconds; 0: none
+  double budget = 0;        // seconds; infinite: none
 };
 
 enum class Measuring {

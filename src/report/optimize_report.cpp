@@ -9,6 +9,8 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kIndent = 11;  // of what follows the first word of a line
+constexpr size_t kWidth = 116;  // columns
 constexpr double kBusy = 1.25;  // a step that takes this much longer than predicted
 
 std::string percent_less(double before, double after) {
@@ -34,6 +36,22 @@ size_t conversions_of(const StepPlan& plan) {
   return count;
 }
 
+// Lines of at most kWidth characters; all but the first are indented. Empty if the text is.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string lines;
+  size_t column = 0;
+  for (const std::string& word : split(text, ' ')) {
+    if (column > indent && column + 1 + word.size() > kWidth) {
+      lines += "\n" + std::string(indent, ' ') + word;
+      column = indent + word.size();
+    } else {
+      lines += (column == 0 ? "" : " ") + word;
+      column += (column == 0 ? 0 : 1) + word.size();
+    }
+  }
+  return lines.empty() ? "" : lines + "\n";
+}
+
 // What was checked, exactly.
 std::string check_line(const StepPlan& plan, const Optimized& made) {
   if (made.checked)
@@ -56,14 +74,14 @@ std::string gain_of(const Optimized& made) {
 
 std::string warnings(const StepPlan& plan, const Optimized& made) {
   if (made.baseline_kept)
-    return concat("\nThe selected plan took longer than the step before optimization, so that step is the plan: every ",
-                  "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."), "\n");
+    return concat("The selected plan took longer than the step before optimization, so that step is the plan: every ",
+                  "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."));
   if (!made.disturbance.empty())
-    return concat("\nThe machine is too busy to measure: ", made.disturbance,
-                  ". Optimize again when it is idle; what was measured is stored.\n");
+    return concat("The machine is too busy to measure: ", made.disturbance,
+                  ". Optimize again when it is idle; what was measured is stored.");
   if (made.step && made.idle_gapped_seconds.value_or(made.step->median) > kBusy * plan.cost)
-    return concat("\nThe prediction was ", shown_seconds(plan.cost),
-                  ": other processes may have used the machine. millrace bench times the plan again.\n");
+    return concat("The prediction was ", shown_seconds(plan.cost),
+                  ": other processes may have used the machine. millrace bench times the plan again.");
   return "";
 }
 
@@ -77,7 +95,7 @@ nlohmann::ordered_json seconds_json(const std::optional<StepSeconds>& time) {
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {
   std::string text = concat(plan.program.file, " on ", made.device, "\n\n");
   const auto line = [&](const std::string& what, const std::string& content) {
-    text += what + std::string(11 - what.size(), ' ') + content + "\n";
+    text += wrapped(what + std::string(kIndent - what.size(), ' ') + content, kIndent);
   };
   const size_t conversions = conversions_of(plan);
   std::vector<std::string> notes;
@@ -106,7 +124,7 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
                    " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
-  text += warnings(plan, made);
+  if (const std::string warning = warnings(plan, made); !warning.empty()) text += concat("\n", wrapped(warning, 0));
   text += concat("\nBefore: every operator as its own kernel, with the fastest candidate for the program's layouts.\n",
                  "The plan is in ", made.folder, "/, the report in ", made.report, ". Next:\n", "  millrace bench ",
                  made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,

@@ -28,7 +28,7 @@ class BaselineTest : public testing::Test {
     Stages stages;
     Result<Prepared> prepared = prepare(stages, program);
     EXPECT_TRUE(prepared) << to_string(prepared.error());
-    return {std::move(program), std::move(*prepared), std::move(*machine), {}, true, 0};
+    return {std::move(program), std::move(*prepared), std::move(*machine), {}, true, 5};
   }
 };
 

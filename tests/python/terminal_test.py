@@ -60,7 +60,7 @@ class TerminalTest(CommandTest):
         shown, times, code = self.on_terminal(100, "optimize", "long.py", "--budget", "4s")
         self.assertEqual(code, 0, shown)
         pauses = [later - earlier for earlier, later in zip([0.0, *times], times)]
-        self.assertLess(max(pauses), 1.0 + 0.5, "a second, and half of one for a busy machine")
+        self.assertLess(max(pauses), 1.0 + 1.0, "a second, and another one for a busy machine")
         self.assertTrue(shown.endswith(ERASE), "the line is erased at the end")
 
     def test_phases_and_time_left(self) -> None:

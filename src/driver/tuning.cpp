@@ -361,6 +361,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
 
   ExploreSettings settings;
   settings.measure = measuring == Measuring::within_budget;
+  settings.compilers = static_cast<size_t>(std::max(machine.cpu.cores, 1));
   settings.assume = measuring == Measuring::assumed;
   settings.exhaustive = settings.measure && options.exhaustive;
   if (!settings.measure) settings.deadline = Deadline::after(0);

@@ -60,7 +60,7 @@ class Explorer {
         compiler_(classes_, kernels, background_),
         wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_),
         watch_(candidates, settings, classes_, measurements_, background_),
-        times_(settings.hang_seconds),
+        times_(settings.hang_seconds, settings.compilers),
         last_(settings.deadline.later_by(settings.baseline_grace)) {}
 
   Result<Explored> run() {
@@ -202,7 +202,8 @@ class Explorer {
       if (ahead.empty() && wanted_.want_last()) continue;
       if (ahead.empty()) return Done{};
       tell("compiling");
-      std::optional<TrialBatch> batch = take_ready(limit(end), ahead);
+      std::optional<TrialBatch> batch = fill_in(end, ahead);
+      if (!batch) batch = take_ready(limit(end), ahead);
       if (!batch) return Done{};
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       const double before = tried_;
@@ -215,10 +216,21 @@ class Explorer {
   void choose_ahead(const Deadline& end, std::deque<TrialBatch>& ahead) {
     const size_t most = settings_.exhaustive ? kBatchesAheadOfAll : kBatchesAhead;
     while (ahead.size() < (settings_.compile_ahead ? most : 1)) {
-      TrialBatch next = choose_batch(end, ahead);
+      TrialBatch next = choose_batch(end, ahead, {settings_.batch, Chosen::any});
       if (next.chosen.empty()) return;
       ahead.push_back(std::move(next));
     }
+  }
+
+  // While all batches wait for their kernels: a few trials that need no compiler.
+  std::optional<TrialBatch> fill_in(const Deadline& end, const std::deque<TrialBatch>& ahead) {
+    constexpr size_t kFew = 8;
+    const bool waits =
+        std::none_of(ahead.begin(), ahead.end(), [](const TrialBatch& b) { return is_ready(b.compiled); });
+    if (!settings_.compile_ahead || !waits) return std::nullopt;
+    TrialBatch batch = choose_batch(end, ahead, {kFew, Chosen::by_library});
+    if (batch.chosen.empty()) return std::nullopt;
+    return batch;
   }
 
   // Waits for the first batch whose kernels are compiled: a slow kernel delays only its own batch. Nothing if none is
@@ -237,14 +249,21 @@ class Explorer {
     return batch;
   }
 
-  TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead) {
+  enum class Chosen { any, by_library };
+  struct BatchLimits {
+    size_t most;
+    Chosen chosen;
+  };
+
+  TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead, const BatchLimits& limits) {
     TrialBatch batch;
     double chosen_kernels = 0;
     for (const TrialBatch& before : ahead) chosen_kernels += before.kernels;
     std::vector<std::optional<size_t>> next;
     for (size_t k = 0; k < classes_.all().size(); ++k) next.push_back(classes_.next_of(k));
     std::vector<size_t> pending(next.size(), 0);
-    while (batch.chosen.size() < settings_.batch) {
+    while (batch.chosen.size() < limits.most) {
+      if (limits.chosen == Chosen::by_library) drop_kernels(next);
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
@@ -254,7 +273,7 @@ class Explorer {
         next[*chosen] = classes_.next_of(*chosen);
         continue;
       }
-      const bool by_library = std::holds_alternative<GemmConfig>(trial.candidate->config);
+      const bool by_library = is_by_library(trial);
       const double most_kernels = times_.kernels_until(trial.baseline ? last_ : end);
       if (!by_library && chosen_kernels + batch.kernels + 1 > most_kernels) break;
       if (!by_library) batch.kernels += 1;
@@ -268,6 +287,15 @@ class Explorer {
                      [](const TrialId& l, const TrialId& r) { return l.partition_class < r.partition_class; });
     compiler_.start(batch);
     return batch;
+  }
+
+  static bool is_by_library(const Trial& trial) { return std::holds_alternative<GemmConfig>(trial.candidate->config); }
+
+  // Leaves only trials of products that a library computes.
+  void drop_kernels(std::vector<std::optional<size_t>>& next) const {
+    for (size_t k = 0; k < next.size(); ++k) {
+      if (next[k] && !is_by_library(classes_.all()[k].trials[*next[k]])) next[k].reset();
+    }
   }
 
   Result<Done> try_batch(TrialBatch& batch, const Deadline& end) {

@@ -6,10 +6,11 @@
 namespace millrace {
 namespace {
 
-constexpr double kFirstKernels = 4;        // in the first batch, before it is known how long one takes to compile
+constexpr double kFirstKernels = 2;        // of each compiler, before it is known how long one takes to compile
 constexpr double kFirstKernelSeconds = 1;  // until then
 constexpr double kBatchShare = 0.5;        // of the time left
-constexpr double kHangShare = 0.2;         // of the time left, for the first trial of a class if it hangs
+constexpr double kHangShare = 0.2;         // of the time left
+constexpr double kFirstShare = 0.4;        // the same for the first trial of a class
 constexpr double kShortestTimeout = 1;     // seconds
 constexpr double kTimesSlowest = 5;        // a trial this many times as slow as the slowest of its class is hung
 
@@ -30,13 +31,16 @@ void TrialTimes::note_tried(size_t partition_class, double seconds) {
 double TrialTimes::kernels_until(const Deadline& end) const {
   if (end.is_never()) return std::numeric_limits<double>::infinity();
   const double fit = end.left() / (kernel_seconds_ > 0 ? kernel_seconds_ + mean_trial() : kFirstKernelSeconds);
-  const double most = kernel_seconds_ > 0 ? fit * kBatchShare : std::min(fit, kFirstKernels);
+  const double most =
+      kernel_seconds_ > 0 ? fit * kBatchShare : std::min(fit, kFirstKernels * static_cast<double>(compilers_));
   return fit >= 1 ? std::max(1.0, most) : 0;
 }
 
 double TrialTimes::timeout(size_t partition_class, const Deadline& end) const {
-  double seconds = std::min(hang_seconds_, std::max(kShortestTimeout, kHangShare * end.left()));
-  if (const auto known = slowest_.find(partition_class); known != slowest_.end() && !end.is_never())
+  const auto known = slowest_.find(partition_class);
+  const double share = known == slowest_.end() ? kFirstShare : kHangShare;
+  double seconds = std::min(hang_seconds_, std::max(kShortestTimeout, share * end.left()));
+  if (known != slowest_.end() && !end.is_never())
     seconds = std::min(seconds, std::max(kShortestTimeout, kTimesSlowest * known->second));
   return std::min(seconds, std::max(end.left(), 1e-3));
 }

@@ -11,8 +11,8 @@ namespace millrace {
 
 class TrialTimes {
  public:
-  // No trial may take longer than `hang_seconds`.
-  explicit TrialTimes(double hang_seconds) : hang_seconds_(hang_seconds) {}
+  // No trial may take longer than `hang_seconds`. `compilers`: how many compile at the same time.
+  TrialTimes(double hang_seconds, size_t compilers) : hang_seconds_(hang_seconds), compilers_(compilers) {}
 
   void note_compiled(size_t kernels, double seconds);
   void note_tried(size_t partition_class, double seconds);
@@ -22,9 +22,9 @@ class TrialTimes {
   // Whether a trial probably ends before the deadline.
   bool fits(const Deadline& end) const { return end.left() > mean_trial(); }
 
-  // After how many seconds a trial counts as hung: a small share of the rest, so that a hanging kernel does not cost
-  // the plan. The first trial of a class also computes its reference data; later ones get a multiple of the slowest so
-  // far.
+  // After how many seconds a trial counts as hung: a share of the rest, so that a hanging kernel does not cost the
+  // plan. The first trial of a class also computes its reference data, so it gets a larger share; later ones get a
+  // multiple of the slowest so far.
   double timeout(size_t partition_class, const Deadline& end) const;
   // Whether a trial that did not end in this time would not end at all. Otherwise it may only have had too little time.
   bool is_surely_hung(double timeout_seconds) const { return timeout_seconds >= hang_seconds_; }
@@ -33,6 +33,7 @@ class TrialTimes {
   double mean_trial() const { return trials_ > 0 ? trial_seconds_ / trials_ : 0; }
 
   double hang_seconds_;
+  size_t compilers_;
   double kernel_seconds_ = 0;  // compile time per kernel in the last batch; 0: unknown
   double trial_seconds_ = 0;   // of all trials
   double trials_ = 0;

@@ -11,6 +11,7 @@ struct Baseline {
   Prepared prepared;  // the program without fusion
   SelectedPlan selected;
   size_t unmeasured = 0;  // launches whose candidate was not measured: the model's choice
+  size_t loops = 0;       // contractions as generated loops: no library computes them in the program's layouts
 };
 
 // Each operator has the fastest measured candidate under the program's layouts, else the one that the model expects to

@@ -94,6 +94,7 @@ class Finisher {
       made_.not_timed = concat("not measured: ", baseline.error().diagnostics.front().message);
       return time({&*session});
     }
+    made_.loops_before = baseline->loops;
     if (!fits(baseline->selected.plan.cost + made_.selected.plan.cost, seconds_to_open(*baseline))) {
       made_.not_timed = kNoTime;
       return time({&*session});

@@ -24,6 +24,7 @@ struct FinishedPlan {
   size_t unchecked = 0;          // launches of the plan whose candidate was never run by itself
   PlanCheck check;               // of the whole plan
   std::optional<Estimate> before;              // a step before optimization
+  size_t loops_before = 0;                     // its contractions that no library computes in these layouts
   std::optional<Estimate> after;               // a step of the selected plan, also if it is not the one that is written
   std::string not_timed;                       // why a time is missing
   std::optional<double> relative_clock;        // of a GPU after the steps

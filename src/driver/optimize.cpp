@@ -48,6 +48,7 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
   made.unchecked = finished.unchecked;
   made.before = seconds_shown(finished.before);
   made.step = seconds_shown(finished.after);
+  made.loops_before = finished.loops_before;
   made.not_timed = finished.not_timed;
   made.disturbance = finished.disturbance;
   made.baseline_kept = finished.kept.has_value();

@@ -72,6 +72,14 @@ std::string gain_of(const Optimized& made) {
                 made.baseline_kept ? "; the plan is the step before" : "");
 }
 
+std::string before_text(const Optimized& made) {
+  const std::string text =
+      "Before: every operator as its own kernel, with the fastest candidate for the program's layouts";
+  if (made.loops_before == 0) return concat(text, ".");
+  return concat(text, "; ", made.loops_before, made.loops_before == 1 ? " contraction is" : " contractions are",
+                " generated loops there, because no library computes them in these layouts.");
+}
+
 std::string warnings(const StepPlan& plan, const Optimized& made) {
   if (made.baseline_kept)
     return concat("The selected plan took longer than the step before optimization, so that step is the plan: every ",
@@ -125,10 +133,9 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
                    " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
   if (const std::string warning = warnings(plan, made); !warning.empty()) text += concat("\n", wrapped(warning, 0));
-  text += concat("\nBefore: every operator as its own kernel, with the fastest candidate for the program's layouts.\n",
-                 "The plan is in ", made.folder, "/, the report in ", made.report, ". Next:\n", "  millrace bench ",
-                 made.folder, "        each launch, predicted and measured\n", "  millrace run ", made.folder,
-                 " --in FILE   results and gradients for your tensors\n",
+  text += concat("\n", wrapped(before_text(made), 0), "The plan is in ", made.folder, "/, the report in ", made.report,
+                 ". Next:\n", "  millrace bench ", made.folder, "        each launch, predicted and measured\n",
+                 "  millrace run ", made.folder, " --in FILE   results and gradients for your tensors\n",
                  made.exploration.is_whole() ? "  " : "  a larger --budget tries more; ",
                  "--layout NAME=any lets Millrace choose a tensor's layout\n");
   return text;
@@ -156,6 +163,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"before_seconds", made.before ? nlohmann::ordered_json(made.before->median) : nullptr},
       {"before_step_seconds", seconds_json(made.before)},
       {"step_seconds", seconds_json(made.step)},
+      {"loops_before", made.loops_before},
       {"not_timed", made.not_timed},
       {"baseline_kept", made.baseline_kept},
       {"disturbance", made.disturbance},

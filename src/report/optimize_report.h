@@ -37,6 +37,7 @@ struct Optimized {
   std::optional<StepSeconds> before;          // a measured step before optimization
   std::optional<StepSeconds> step;            // of the selected plan
   std::string not_timed;                      // why one of these is missing
+  size_t loops_before = 0;                    // contractions of that step that run as generated loops
   bool baseline_kept = false;                 // the selected plan was slower than the step before optimization
   std::string disturbance;                    // what disturbed the times; empty: nothing known
   std::optional<double> relative_clock;       // of a GPU, after the steps

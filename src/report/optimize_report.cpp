@@ -72,6 +72,17 @@ std::string gain_of(const Optimized& made) {
                 made.baseline_kept ? "; the plan is the step before" : "");
 }
 
+// How the exploration went on: seconds since it began, candidates tried, the best step and its lower bound so far.
+nlohmann::json over_time(const Exploration& exploration) {
+  nlohmann::json made = nlohmann::json::array();
+  for (const ExplorationPoint& point : exploration.points)
+    made.push_back({{"seconds", point.seconds},
+                    {"tried", point.tried},
+                    {"step_seconds", point.step},
+                    {"lower_bound_seconds", point.bound}});
+  return made;
+}
+
 std::string before_text(const Optimized& made) {
   const std::string text =
       "Before: every operator as its own kernel, with the fastest candidate for the program's layouts";
@@ -164,6 +175,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"before_step_seconds", seconds_json(made.before)},
       {"step_seconds", seconds_json(made.step)},
       {"loops_before", made.loops_before},
+      {"over_time", over_time(made.exploration)},
       {"not_timed", made.not_timed},
       {"baseline_kept", made.baseline_kept},
       {"disturbance", made.disturbance},

@@ -11,7 +11,8 @@ constexpr double kPrelude = 2.5;            // parsing it, and linking
 constexpr double kSecondsAnElement = 4e-8;  // drawn, rounded and copied
 constexpr double kMostSelecting = 10;
 constexpr double kMostTimingSeconds = 2.5;
-constexpr double kShare = 0.1;  // of the budget, for selecting and for timing
+constexpr double kMostClockSeconds = 2;  // a GPU's clock, and steps with idle gaps if it is throttled
+constexpr double kShare = 0.1;           // of the budget, for selecting and for timing
 constexpr double kMostShare = 0.7;
 constexpr double kBaselineShare = 0.2;
 constexpr double kMostGrace = 3;
@@ -52,7 +53,9 @@ FinishTime finish_time(const Prepared& prepared, const Machine& machine, double 
   const double draws = draw_seconds(prepared.training.graph);
   const double plan = compile_seconds(compiled, machine) + draws + select_seconds(budget);
   const double baseline = compile_seconds(prepared.training.graph.operators.size() / 2, machine) + draws;
-  const double timing = std::min(kShare * budget, kMostTimingSeconds) + std::min(kBaselineShare * budget, baseline);
+  const double clock = machine.target().own_memory ? std::min(kShare * budget, kMostClockSeconds) : 0;
+  const double timing =
+      std::min(kShare * budget, kMostTimingSeconds) + std::min(kBaselineShare * budget, baseline) + clock;
   FinishTime time;
   time.reserved = std::min(plan + timing, kMostShare * budget);
   time.grace = std::clamp(kAllowed - std::max(0.0, plan - time.reserved), 0.0, kMostGrace);

@@ -19,7 +19,7 @@
 namespace millrace {
 
 // Limits for hostile text. A sanitizer makes everything slower and needs extra memory.
-inline constexpr double kSecondsAllowed = kSanitized ? 20 : 1;
+inline constexpr double kSecondsAllowed = kSanitized ? 40 : 1;
 inline constexpr long kMegabytesAllowed = 256;
 
 struct LimitedOutcome {

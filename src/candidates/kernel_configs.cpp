@@ -21,8 +21,10 @@ namespace {
 using Order = std::vector<int>;  // indices of the partition's space, outermost first
 
 constexpr size_t kPermutedIndices = 5;
-constexpr double kBesideBytes = 1.5;  // times the bytes, if neighbours are along the next loop; for the order only
-constexpr double kAcrossBytes = 4;    // likewise, along another
+constexpr size_t kMasksOfTheirOwn = 6;  // of more masks, all are stored alike
+constexpr size_t kOtherStorages = 2;    // besides words
+constexpr double kBesideBytes = 1.5;    // times the bytes, if neighbours are along the next loop; for the order only
+constexpr double kAcrossBytes = 4;      // likewise, along another
 constexpr double kAllAssignments = 50'000;  // if there are more, reads follow one order and writes the other
 
 std::vector<Order> orders_of(size_t count) {
@@ -74,9 +76,10 @@ class KernelConfigs : public ConfigGroups {
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const std::vector<int> choices = choices_of(k, groups_[group]);
       if (assignment_ == Assignment::any) made *= static_cast<double>(std::max<size_t>(1, choices.size()));
-      if (tensors_[k].mask && domain(k).pinned < 0) made *= 1 + static_cast<double>(other_storages(k).size());
+      if (free_masks() <= kMasksOfTheirOwn && has_free_storage(k))
+        made *= 1 + static_cast<double>(other_storages(k).size());
     }
-    return made;
+    return free_masks() <= kMasksOfTheirOwn ? made : made * (1 + kOtherStorages);
   }
 
   double bound(size_t group) override {
@@ -252,14 +255,38 @@ class KernelConfigs : public ConfigGroups {
     for (uint64_t choice = 0; choice < (uint64_t{1} << open.size()); ++choice) {
       for (size_t k = 0; k < open.size(); ++k)
         layouts[open[k]] = tensors_[open[k]].by_order[(choice >> k) & 1 ? group.two : group.one];
-      add_masks(layouts, orders_[group.one], orders_[group.two], 0);
+      add_masks(layouts, orders_[group.one], orders_[group.two]);
     }
   }
 
-  // Masks as words, as bits, or regenerated.
+  bool has_free_storage(size_t tensor) const { return tensors_[tensor].mask && domain(tensor).pinned < 0; }
+  size_t free_masks() const {
+    size_t count = 0;
+    for (size_t k = 0; k < tensors_.size(); ++k) count += has_free_storage(k) ? 1 : 0;
+    return count;
+  }
+
+  // Masks as words, as bits, or regenerated: each by itself, or all alike if there are many.
+  void add_masks(std::vector<int>& layouts, const Order& one, const Order& two) {
+    if (free_masks() <= kMasksOfTheirOwn) return add_masks(layouts, one, two, 0);
+    add_with(layouts, one, two);
+    for (size_t storage = 0; storage < kOtherStorages; ++storage) add_masks_alike(layouts, one, two, storage);
+  }
+
+  void add_masks_alike(std::vector<int> layouts, const Order& one, const Order& two, size_t storage) {
+    bool any = false;
+    for (size_t k = 0; k < tensors_.size(); ++k) {
+      if (!has_free_storage(k)) continue;
+      const std::vector<int> others = other_storages(k);
+      if (storage < others.size()) layouts[k] = others[storage];
+      any = any || storage < others.size();
+    }
+    if (any) add_with(layouts, one, two);
+  }
+
   void add_masks(std::vector<int>& layouts, const Order& one, const Order& two, size_t from) {
     size_t k = from;
-    while (k < tensors_.size() && !(tensors_[k].mask && domain(k).pinned < 0)) ++k;
+    while (k < tensors_.size() && !has_free_storage(k)) ++k;
     if (k == tensors_.size()) return add_with(layouts, one, two);
     add_masks(layouts, one, two, k + 1);
     const int as_words = layouts[k];

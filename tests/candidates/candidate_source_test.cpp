@@ -169,5 +169,31 @@ TEST_F(CandidateSourceTest, ManyMillionsAreListedInSeconds) {
   EXPECT_GT(all, 1e6);
 }
 
+// Of many masks each could be stored in its own way: there would be 2^20 candidates of each order. They are stored
+// alike.
+TEST_F(CandidateSourceTest, ManyMasksAreStoredAlike) {
+  std::string text = "N = 8\n\n\ndef chain(x: float32[N, N]):\n    y = x\n";
+  for (int k = 0; k < 20; ++k) text += "    y = dropout(y + x, p=0.5)\n";
+  training_ = training_of(text + "    return y\n");
+  const Candidates all = listed(options_with(std::numeric_limits<double>::infinity()));
+  std::set<std::set<MaskStorage>> storages;
+  for (const PartitionCandidates& entry : all.partitions) {
+    const std::vector<TensorId> tensors = tensors_of(entry.partition);
+    const auto is_mask = [&](TensorId t) { return training_.graph.tensor(t).dtype == DType::boolean; };
+    if (std::count_if(tensors.begin(), tensors.end(), is_mask) < 20) continue;
+    EXPECT_LT(entry.candidates.size(), 1000U) << entry.partition.name;
+    for (const Candidate& candidate : entry.candidates) {
+      std::set<MaskStorage> used;
+      for (size_t k = 0; k < tensors.size(); ++k) {
+        if (is_mask(tensors[k]))
+          used.insert(all.domains[tensors[k].at()].layouts[static_cast<size_t>(candidate.layouts[k])].storage);
+      }
+      EXPECT_EQ(used.size(), 1U) << entry.partition.name;
+      storages.insert(used);
+    }
+  }
+  EXPECT_EQ(storages.size(), 3U) << "words, bits and regenerated";
+}
+
 }  // namespace
 }  // namespace millrace

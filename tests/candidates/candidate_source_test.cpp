@@ -179,7 +179,11 @@ TEST_F(CandidateSourceTest, ManyMasksAreStoredAlike) {
   std::set<std::set<MaskStorage>> storages;
   for (const PartitionCandidates& entry : all.partitions) {
     const std::vector<TensorId> tensors = tensors_of(entry.partition);
-    const auto is_mask = [&](TensorId t) { return training_.graph.tensor(t).dtype == DType::boolean; };
+    const auto is_mask = [&](TensorId t) {
+      const std::vector<Layout>& layouts = all.domains[t.at()].layouts;
+      return std::any_of(layouts.begin(), layouts.end(),
+                         [](const Layout& layout) { return layout.storage != MaskStorage::words; });
+    };
     if (std::count_if(tensors.begin(), tensors.end(), is_mask) < 20) continue;
     EXPECT_LT(entry.candidates.size(), 1000U) << entry.partition.name;
     for (const Candidate& candidate : entry.candidates) {

@@ -55,7 +55,7 @@ struct ExploreSettings {
   size_t batch = 24;  // candidates chosen together
   // Compile the next batches while one is measured: only where compilers do not disturb the measurement.
   bool compile_ahead = false;
-  size_t compilers = 1;  // that run at the same time
+  size_t compilers = 1;      // that run at the same time
   double hang_seconds = 60;  // after this time, a trial counts as hung; with a deadline, after a share of the rest
   // The next candidates of a partition that is not listed whole, at most so many. Null: all are listed.
   std::function<std::vector<Candidate>(size_t partition, size_t most)> more;

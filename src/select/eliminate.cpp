@@ -182,7 +182,6 @@ void Eliminator::solve_condensed() {
   const double bound = dual.bound();
   if (!result_.dropped_by_beam) result_.lower_bound = std::max(result_.lower_bound, bound);
   if (bound > limits_.cost || bound == kInfinity) {
-    result_.dropped_costly |= bound < kInfinity;
     if (bound == kInfinity) result_.stuck = dual.stuck();
     return;
   }
@@ -194,7 +193,6 @@ void Eliminator::solve_condensed() {
 Elimination Eliminator::expanded(const Condensed& condensed, const Elimination& found) const {
   Elimination result = result_;
   result.end = found.end;
-  result.dropped_costly |= found.dropped_costly;
   if (!result.dropped_by_beam) result.lower_bound = std::max(result.lower_bound, found.lower_bound);
   result.dropped_by_beam |= found.dropped_by_beam;
   result.stuck = found.stuck;
@@ -241,10 +239,6 @@ int Eliminator::alternative_of(size_t choice_point, const std::vector<int>& cand
     if (same) return static_cast<int>(a);
   }
   return -1;
-}
-
-Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits) {
-  return Eliminator(problem, dual, limits).run();
 }
 
 }  // namespace millrace

@@ -1,9 +1,7 @@
-// Finds the best selection of a problem by eliminating tensors one after another. A table has one row for each useful
-// combination of what its partitions need from the tensors that are still open. Test: tests/select/select_test.cpp
+// The limits and the outcome of an elimination (eliminator.h), which finds the best selection of a problem.
+// Test: tests/select/select_test.cpp
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "select/dual.h"
@@ -29,16 +27,11 @@ struct Elimination {
     cut,      // too many rows, or too late
   };
   End end = End::nothing;
-  bool dropped_costly = false;    // rows that exceed the cost limit
   bool dropped_by_beam = false;   // rows that might have led to a better selection
   double lower_bound = 0;         // no selection costs less than this, or than the cost limit
   std::vector<int> alternatives;  // one per choice point
   std::vector<int> candidates;    // one per partition, of the measurements; -1: not selected
   std::vector<size_t> stuck;  // for `nothing`: the tensors at which the search found that layouts cannot be reconciled
 };
-
-// Joins the partitions of each choice point into one table, then the cheapest pairs of tables. What is left is a
-// smaller problem with a higher bound, which is solved in the same way.
-Elimination eliminate(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
 }  // namespace millrace

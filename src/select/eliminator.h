@@ -1,4 +1,5 @@
-// The state of an elimination: tables of usages, and the class that joins them. The files that implement it are
+// Finds the best selection of a problem by eliminating tensors one after another. A table has one row for each useful
+// combination of what its partitions need from the tensors that are still open. The files that implement it are
 // eliminator_costs.cpp (lower bounds of what is not joined yet), eliminator_join.cpp (the join of two tables),
 // eliminator_prune.cpp (rows that are not needed), eliminator_order.cpp (which tables to join next), condense.cpp (the
 // tables as a smaller problem) and eliminate.cpp (the search). Test: tests/select/select_test.cpp
@@ -113,7 +114,8 @@ class Eliminator {
  public:
   Eliminator(const Problem& problem, const DualBound& dual, const EliminationLimits& limits);
 
-  // Joins, then solves the remaining problem.
+  // Joins the partitions of each choice point into one table, then the cheapest pairs of tables. What is left is a
+  // smaller problem with a higher bound, which is solved in the same way.
   Elimination run();
 
   // Joins only where that is cheap. False if nothing fits together.

@@ -59,7 +59,6 @@ UsageTable Eliminator::leaf(size_t p) {
     table.origin.emplace_back(candidate, 0);
     const double promised = promise(table, table.rows() - 1);
     if (promised <= limits_.cost) return;
-    result_.dropped_costly |= promised < kInfinity;
     table.cells.resize(table.cells.size() - table.width());
     table.cost.pop_back();
     table.origin.pop_back();
@@ -249,7 +248,7 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
     for (const auto& [y_sum, y_row] : y.members) {
       const double promised = x_sum + y_sum + closing + waiting;
       if (promised > joining.most) {
-        (promised > limits_.cost ? result_.dropped_costly : result_.dropped_by_beam) |= promised < kInfinity;
+        result_.dropped_by_beam |= promised <= limits_.cost;
         break;
       }
       add_row(joining, x_row, y_row, closing, promised);

@@ -1,4 +1,4 @@
-// Hostile text gives an error within a second and 256 MB: never a crash, never a hang.
+// Hostile text gives an error within seconds and 256 MB: never a crash, never a hang.
 #include <gtest/gtest.h>
 
 #include <filesystem>

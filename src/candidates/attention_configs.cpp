@@ -64,9 +64,8 @@ class AttentionConfigs : public ConfigGroups {
   }
 
   bool may_be_written(size_t group) const override {
-    return std::all_of(given_[group].layouts.begin(), given_[group].layouts.end(), [&](const auto& each) {
-      return each.second == std::max(0, domains_[tensors_[each.first].at()].pinned);
-    });
+    return std::all_of(given_[group].layouts.begin(), given_[group].layouts.end(),
+                       [&](const auto& each) { return each.second == domains_[tensors_[each.first].at()].written(); });
   }
 
   void add(size_t group, Collector& into) override {
@@ -313,9 +312,9 @@ class AttentionConfigs : public ConfigGroups {
   double estimate(const AttentionConfig& config) const {
     const auto rounded_up = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
     const int64_t rows = rows_of_block(config);
-    auto scores = static_cast<double>(rounded_up(attention_.queries, rows)) *
-                  static_cast<double>(rounded_up(attention_.keys, config.tile_columns));
-    for (const int64_t extent : attention_.batch) scores *= static_cast<double>(extent);
+    const double scores = static_cast<double>(attention_.heads()) *
+                          static_cast<double>(rounded_up(attention_.queries, rows)) *
+                          static_cast<double>(rounded_up(attention_.keys, config.tile_columns));
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
     const double products = !attention_.backward   ? inner + values

@@ -27,7 +27,7 @@ bool has_written_layouts(const std::vector<TensorDomain>& domains, const Partiti
       const int layout = candidate.layouts[k++];
       // The storage of an attention's mask does not depend on the other layouts.
       const bool mask = partition.kind == PartitionKind::attention && tensor == partition.attention.mask;
-      if (!mask && layout != std::max(0, domains[tensor.at()].pinned)) return false;
+      if (!mask && layout != domains[tensor.at()].written()) return false;
     }
   }
   return true;

@@ -225,6 +225,8 @@ struct TensorDomain {
   int pinned = -1;              // the layout that the caller requires, if any
   std::vector<int> otherwise;   // other layouts that partitions may read, after a conversion from the pinned one
 
+  // The layout that the caller requires, else that of the program.
+  int written() const { return std::max(0, pinned); }
   bool allows(int layout) const {
     return pinned < 0 || layout == pinned || std::find(otherwise.begin(), otherwise.end(), layout) != otherwise.end();
   }

@@ -216,7 +216,7 @@ class GemmConfigs : public ConfigGroups {
         as_written = as_written && as_written_[operand][as_index(layouts[operand])];
     }
     if (product_.companion().valid())
-      as_written = as_written && companion_layout(layouts) == std::max(0, domains_[product_.companion().at()].pinned);
+      as_written = as_written && companion_layout(layouts) == domains_[product_.companion().at()].written();
     std::vector<int> all = all_layouts(layouts);
     if (operands_distinct_ && !as_written && !collector_->keeps(all, found.estimate)) return collector_->count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
@@ -238,7 +238,7 @@ class GemmConfigs : public ConfigGroups {
 
   bool is_as_written(size_t operand, int layout) const {
     return std::all_of(product_.operand(operand).begin(), product_.operand(operand).end(),
-                       [&](TensorId tensor) { return layout == std::max(0, domains_[tensor.at()].pinned); });
+                       [&](TensorId tensor) { return layout == domains_[tensor.at()].written(); });
   }
 
   int companion_layout(const Layouts& layouts) const { return companion_layouts_[as_index(layouts[kC])]; }

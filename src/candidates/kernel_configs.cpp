@@ -59,7 +59,8 @@ class KernelConfigs : public ConfigGroups {
         orders_(orders_of(partition.space.size())),
         tensors_(describe_all()),
         cost_(graph, domains, partition, tensors_),
-        element_bytes_(narrowest_bytes(graph, partition)) {
+        element_bytes_(narrowest_bytes(graph, partition)),
+        masks_alike_(has_many_masks()) {
     for (size_t k = 0; k < partition.members.size(); ++k) {
       const Operator& op = graph.operators[partition.members[k].at()];
       for (size_t index = 0; index < op.space.size(); ++index)
@@ -76,10 +77,9 @@ class KernelConfigs : public ConfigGroups {
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const std::vector<int> choices = choices_of(k, groups_[group]);
       if (assignment_ == Assignment::any) made *= static_cast<double>(std::max<size_t>(1, choices.size()));
-      if (free_masks() <= kMasksOfTheirOwn && has_free_storage(k))
-        made *= 1 + static_cast<double>(other_storages(k).size());
+      if (!masks_alike_ && has_free_storage(k)) made *= 1 + static_cast<double>(other_storages(k).size());
     }
-    return free_masks() <= kMasksOfTheirOwn ? made : made * (1 + kOtherStorages);
+    return masks_alike_ ? made * (1 + kOtherStorages) : made;
   }
 
   double bound(size_t group) override {
@@ -103,7 +103,7 @@ class KernelConfigs : public ConfigGroups {
   bool may_be_written(size_t group) const override {
     for (size_t k = 0; k < tensors_.size() && group < groups_.size(); ++k) {
       const std::vector<int> choices = choices_of(k, groups_[group]);
-      if (std::find(choices.begin(), choices.end(), std::max(0, domain(k).pinned)) == choices.end()) return false;
+      if (std::find(choices.begin(), choices.end(), domain(k).written()) == choices.end()) return false;
     }
     return true;
   }
@@ -112,7 +112,7 @@ class KernelConfigs : public ConfigGroups {
     collector_ = &into;
     if (group < groups_.size()) return assign(groups_[group]);
     std::vector<int> written(tensors_.size(), 0);
-    for (size_t k = 0; k < tensors_.size(); ++k) written[k] = std::max(0, domain(k).pinned);
+    for (size_t k = 0; k < tensors_.size(); ++k) written[k] = domain(k).written();
     add_with(written, orders_.front(), orders_.front());
   }
 
@@ -260,15 +260,15 @@ class KernelConfigs : public ConfigGroups {
   }
 
   bool has_free_storage(size_t tensor) const { return tensors_[tensor].mask && domain(tensor).pinned < 0; }
-  size_t free_masks() const {
+  bool has_many_masks() const {
     size_t count = 0;
     for (size_t k = 0; k < tensors_.size(); ++k) count += has_free_storage(k) ? 1 : 0;
-    return count;
+    return count > kMasksOfTheirOwn;
   }
 
   // Masks as words, as bits, or regenerated: each by itself, or all alike if there are many.
   void add_masks(std::vector<int>& layouts, const Order& one, const Order& two) {
-    if (free_masks() <= kMasksOfTheirOwn) return add_masks(layouts, one, two, 0);
+    if (!masks_alike_) return add_masks(layouts, one, two, 0);
     add_with(layouts, one, two);
     for (size_t storage = 0; storage < kOtherStorages; ++storage) add_masks_alike(layouts, one, two, storage);
   }
@@ -541,6 +541,7 @@ class KernelConfigs : public ConfigGroups {
   std::vector<PartitionTensor> tensors_;
   KernelCost cost_;
   int64_t element_bytes_;  // of the narrowest tensor
+  bool masks_alike_;       // they are too many to store each in its own way
   bool reduces_ = false;
   Assignment assignment_ = Assignment::any;
   std::vector<Group> groups_;

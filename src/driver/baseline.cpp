@@ -39,7 +39,7 @@ class KnownTimes {
 
 std::vector<int> written_layouts(const std::vector<TensorDomain>& domains, const Partition& partition) {
   std::vector<int> layouts;
-  for (const TensorId tensor : tensors_of(partition)) layouts.push_back(std::max(0, domains[tensor.at()].pinned));
+  for (const TensorId tensor : tensors_of(partition)) layouts.push_back(domains[tensor.at()].written());
   return layouts;
 }
 

@@ -9,7 +9,6 @@
 #include "driver/given_tensors.h"
 #include "driver/plan_session.h"
 #include "driver/step_times.h"
-#include "plan/launched_partition.h"
 
 namespace millrace {
 namespace {
@@ -63,10 +62,7 @@ class Finisher {
  private:
   Result<Done> write(const Prepared& prepared) {
     phases_.begin("compiling the plan");
-    const Result<std::vector<Launch>> launches =
-        lower_plan(made_.selected.plan, prepared.training, prepared.candidates);
-    if (!launches) return launches.error();
-    return write_plan(*tuned_.machine.backend, made_.selected.plan, *launches, made_.folder);
+    return write_lowered(prepared, tuned_.machine, made_.selected.plan, made_.folder);
   }
 
   size_t unchecked_launches() const {

@@ -5,11 +5,9 @@
 #include "base/text.h"
 #include "driver/finish.h"
 #include "driver/finish_time.h"
-#include "driver/plan_folder.h"
 #include "driver/report.h"
 #include "driver/tuning.h"
 #include "millrace/millrace.h"
-#include "plan/launched_partition.h"
 #include "report/optimize_report.h"
 
 namespace millrace {
@@ -89,11 +87,8 @@ Result<std::string> plan_program(const OptimizeOptions& options) {
   if (!tuned) return tuned.error();
   Result<SelectedPlan> selected = select_plan(*tuned, *method);
   if (!selected) return selected.error();
-  const Result<std::vector<Launch>> launches =
-      lower_plan(selected->plan, tuned->prepared.training, tuned->prepared.candidates);
-  if (!launches) return launches.error();
   const std::string folder = folder_of(options);
-  const Result<Done> written = write_plan(*tuned->machine.backend, selected->plan, *launches, folder);
+  const Result<Done> written = write_lowered(tuned->prepared, tuned->machine, selected->plan, folder);
   if (!written) return written.error();
   return folder;
 }

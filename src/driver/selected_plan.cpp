@@ -2,6 +2,8 @@
 
 #include "base/text.h"
 #include "driver/pipeline.h"
+#include "driver/plan_folder.h"
+#include "plan/launched_partition.h"
 
 namespace millrace {
 namespace {
@@ -30,6 +32,13 @@ Result<SelectMethod> method_named(const std::string& name) {
   if (name == "exact") return SelectMethod::exact;
   if (name == "sssp") return SelectMethod::sssp;
   return Error::make(ErrorKind::bad_input, concat("--method ", name, ": unknown method"), "use exact or sssp");
+}
+
+Result<Done> write_lowered(const Prepared& prepared, const Machine& machine, StepPlan& plan,
+                           const std::string& folder) {
+  const Result<std::vector<Launch>> launches = lower_plan(plan, prepared.training, prepared.candidates);
+  if (!launches) return launches.error();
+  return write_plan(*machine.backend, plan, *launches, folder);
 }
 
 Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits) {

@@ -21,6 +21,9 @@ bool is_measured(const MeasuredCandidate& candidate);
 
 Result<SelectMethod> method_named(const std::string& name);
 
+// Lowers the launches of a plan of this program, and writes it with their kernels to a folder.
+Result<Done> write_lowered(const Prepared& prepared, const Machine& machine, StepPlan& plan, const std::string& folder);
+
 Result<SelectedPlan> select_plan(const Tuned& tuned, SelectMethod method, const SelectLimits& limits = {});
 
 }  // namespace millrace

@@ -365,9 +365,9 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   settings.assume = measuring == Measuring::assumed;
   settings.exhaustive = settings.measure && options.exhaustive;
   if (!settings.measure) settings.deadline = Deadline::after(0);
-  if (settings.measure && !settings.exhaustive)
-    settings.deadline = phases.deadline().earlier_by(finish ? finish(*prepared, machine, *budget).reserved : 0);
-  settings.baseline_grace = finish ? finish(*prepared, machine, *budget).grace : kBaselineGraceSeconds;
+  const FinishTime finishing = finish ? finish(*prepared, machine, *budget) : FinishTime{0, kBaselineGraceSeconds};
+  if (settings.measure && !settings.exhaustive) settings.deadline = phases.deadline().earlier_by(finishing.reserved);
+  settings.baseline_grace = finishing.grace;
   settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
   settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;

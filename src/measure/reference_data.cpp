@@ -93,9 +93,9 @@ Result<bool> expect(const Graph& whole, const Partition& partition, const Partit
 Result<ReferenceData> make_attention_reference_data(const Graph& graph, const Partition& partition, uint64_t seed) {
   constexpr double kLargeAttention = 3e7;  // products of the scores and of the output
   const Attention& attention = partition.attention;
-  double products =
-      static_cast<double>(attention.queries * attention.keys) * static_cast<double>(attention.inner + attention.values);
-  for (const int64_t extent : attention.batch) products *= static_cast<double>(extent);
+  const double products = static_cast<double>(attention.heads()) *
+                          static_cast<double>(attention.queries * attention.keys) *
+                          static_cast<double>(attention.inner + attention.values);
   ReferenceData reference_data = draw_inputs(graph, partition, seed, InputRange::any_sign);
   complete_attention(graph, partition, reference_data);
   if (products > kLargeAttention) return reference_data;

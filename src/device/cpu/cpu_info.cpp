@@ -55,12 +55,6 @@ std::optional<int64_t> number_in(std::string_view text) {
   return value;
 }
 
-// A file of /proc or /sys without surrounding whitespace; "" if it is missing.
-std::string system_text(const std::string& path) {
-  const Result<std::string> text = read_file(path, kLargestSystemFile);
-  return text ? std::string(trimmed(*text)) : "";
-}
-
 // "32768K", "32M"
 int64_t bytes_in(std::string_view text) {
   int shift = 0;
@@ -104,6 +98,11 @@ void tighten_by(GroupLimits& limits, const std::string& folder) {
 }
 
 }  // namespace
+
+std::string system_text(const std::string& path) {
+  const Result<std::string> text = read_file(path, kLargestSystemFile);
+  return text ? std::string(trimmed(*text)) : "";
+}
 
 CpuModel parse_cpuinfo(std::string_view text) {
   // The first processor's fields; the others are assumed to be equal.

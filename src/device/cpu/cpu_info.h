@@ -24,6 +24,9 @@ CpuInfo cpu_info();
 // The first number of $OMP_NUM_THREADS if it is set and valid, else the cores that we may use.
 int threads();
 
+// A file of /proc or /sys without surrounding whitespace; "" if it is missing.
+std::string system_text(const std::string& path);
+
 // The pieces, from texts and folders, for tests on any machine.
 
 struct CpuModel {

@@ -7,22 +7,16 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
+#include "device/cpu/cpu_info.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kShortest = 0.05;    // seconds between readings: the kernel counts in ticks of 10 ms
 constexpr double kNoticeable = 0.25;  // cores
-constexpr int64_t kMostBytes = int64_t{1} << 20;
 
-std::string text_at(const std::string& path) {
-  const Result<std::string> text = read_file(path, kMostBytes);
-  return text ? *text : "";
-}
-
-double busy_now() { return busy_seconds(text_at("/proc/stat"), static_cast<double>(sysconf(_SC_CLK_TCK))); }
+double busy_now() { return busy_seconds(system_text("/proc/stat"), static_cast<double>(sysconf(_SC_CLK_TCK))); }
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
@@ -50,17 +44,14 @@ std::optional<double> LoadMeter::others_cores() const {
 }
 
 std::string load_average() {
-  const std::string text = text_at("/proc/loadavg");
+  const std::string text = system_text("/proc/loadavg");
   return text.substr(0, text.find(' '));
 }
 
-std::string clock_governor() {
-  const std::string text = text_at("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  return text.substr(0, text.find('\n'));
-}
+std::string clock_governor() { return system_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"); }
 
 std::string disturbance(std::optional<double> others_cores, int threads) {
-  const int cores = cores_in(text_at("/proc/stat"));
+  const int cores = cores_in(system_text("/proc/stat"));
   if (!others_cores || *others_cores < kNoticeable || *others_cores + threads <= cores) return "";
   return concat("other processes use ", fixed(*others_cores, 1), " of the ", cores, " cores (load average ",
                 load_average(), "), and ", threads, threads == 1 ? " thread is" : " threads are",

@@ -62,6 +62,16 @@ struct Bounded {
                                           product(a.error, b.error));
   }
 
+  // The sum of `terms` products, from Σ ab, Σ |a||b| and the sum of the products' propagated errors.
+  static Bounded sum_of_products(double sum, double magnitudes, double propagated, double terms) {
+    Bounded total(sum);
+    total.terms_error = propagated + kRoundoff * magnitudes;
+    total.magnitude = magnitudes;
+    total.additions = terms - 1;
+    total.error = total.terms_error + total.additions * kRoundoff * magnitudes;
+    return total;
+  }
+
   friend Bounded operator/(const Bounded& a, const Bounded& b) {
     const double y = a.value / b.value;
     return rounded(y, quotient(a.error + product(std::abs(y), b.error), std::abs(b.value) - b.error));

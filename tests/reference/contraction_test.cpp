@@ -1,0 +1,123 @@
+// Contractions in blocks against the loops of the interpreter, which derivatives (Dual) always take.
+#include "reference/contraction.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "frontend/frontend.h"
+#include "reference/dual.h"
+#include "reference/philox.h"
+
+namespace millrace {
+namespace {
+
+using Number = Bounded<53>;
+
+Graph parsed(const std::string& text) {
+  Result<Graph> graph = parse_program(text, {});
+  EXPECT_TRUE(graph) << (graph ? "" : to_string(graph.error()));
+  return graph ? *graph : Graph{};
+}
+
+// Arguments between -1 and 1, with an error where `error` is not zero.
+Values<Number> drawn(const Graph& graph, double error) {
+  Values<Number> values(graph.tensors.size());
+  for (const TensorId argument : graph.arguments) {
+    std::vector<Number>& into = values[argument.at()];
+    for (int64_t k = 0; k < elements_of(graph, argument); ++k) {
+      const double x = uniform_draw(7, static_cast<uint32_t>(argument.at()), static_cast<uint64_t>(k));
+      into.emplace_back(x, error * std::abs(x));
+    }
+  }
+  return values;
+}
+
+Values<Dual<Number>> duals_of(const Values<Number>& values) {
+  Values<Dual<Number>> duals(values.size());
+  for (size_t k = 0; k < values.size(); ++k) {
+    for (const Number& x : values[k]) duals[k].emplace_back(x, Number(0));
+  }
+  return duals;
+}
+
+void expect_the_same(const Number& blocked, const Number& looped) {
+  if (std::isnan(looped.value)) {
+    EXPECT_TRUE(std::isnan(blocked.value));
+    return;
+  }
+  if (std::isinf(looped.value)) {
+    EXPECT_EQ(blocked.value, looped.value);
+    return;
+  }
+  EXPECT_LE(std::abs(blocked.value - looped.value), looped.error);
+  EXPECT_NEAR(blocked.error, looped.error, 1e-9 * looped.error);
+}
+
+void compare(const std::string& text, double error) {
+  const Graph graph = parsed(text);
+  Values<Number> blocked = drawn(graph, error);
+  Values<Dual<Number>> looped = duals_of(blocked);
+  ASSERT_TRUE(interpret(graph, blocked, {}));
+  ASSERT_TRUE(interpret(graph, looped, {}));
+  const size_t result = graph.operators.back().outputs[0].tensor.at();
+  ASSERT_EQ(blocked[result].size(), looped[result].size());
+  for (size_t k = 0; k < blocked[result].size(); ++k) expect_the_same(blocked[result][k], looped[result][k].value);
+}
+
+std::string einsum(const std::string& formula, const std::string& a, const std::string& b) {
+  return "def f(a: float64[" + a + "], b: float64[" + b + "]):\n    return np.einsum('" + formula + "', a, b)\n";
+}
+
+const char* const kWindows =
+    "def f(a: float64[2, 40, 9], b: float64[5, 9, 11]):\n"
+    "    w = np.lib.stride_tricks.sliding_window_view(a, 5, axis=1)\n"
+    "    return np.einsum('blik,kio->blo', w, b)\n";
+
+TEST(BlockedContractions, BlocksAddWhatLoopsAdd) {
+  for (const double error : {0.0, 1e-3}) {
+    compare(einsum("ij,jk->ik", "7, 300", "300, 8"), error);      // one row more than a panel
+    compare(einsum("ij,jk->ik", "100, 129", "129, 131"), error);  // one more than a block in every direction
+    compare(einsum("ji,kj->ki", "9, 17", "19, 9"), error);        // all transposed
+    compare(einsum("bhlp,bhmp->bhlm", "2, 3, 10, 8", "2, 3, 12, 8"), error);
+    compare(einsum("ij,kl->ik", "7, 9", "8, 10"), error);      // sums of one input alone
+    compare(einsum("iij,jk->ik", "7, 7, 9", "9, 10"), error);  // a diagonal
+    compare(kWindows, error);
+  }
+}
+
+TEST(BlockedContractions, ScalesAndSumsOverSeveralIndices) {
+  compare("def f(a: float64[7, 3, 9], b: float64[9, 3, 10]):\n    return 0.5 * np.einsum('ipq,qpk->ik', a, b)\n", 1e-6);
+}
+
+// An infinity meets a zero in one row, and numbers in another: not a number, and an infinity.
+TEST(BlockedContractions, InfinitiesAreLeftToLoops) {
+  const Graph graph = parsed(einsum("ij,jk->ik", "8, 16", "16, 8"));
+  Values<Number> values = drawn(graph, 0);
+  std::vector<Number>& a = values[graph.arguments[0].at()];
+  std::vector<Number>& b = values[graph.arguments[1].at()];
+  a[0] = Number(std::numeric_limits<double>::infinity());
+  b[0] = Number(0);
+  b[1] = Number(1);
+  ASSERT_TRUE(interpret(graph, values, {}));
+  const std::vector<Number>& y = values[graph.operators.back().outputs[0].tensor.at()];
+  EXPECT_TRUE(std::isnan(y[0].value));
+  EXPECT_EQ(y[1].value, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isfinite(y[8].value));
+}
+
+// An error without a bound stays without one, and does not spread through zeros.
+TEST(BlockedContractions, InfiniteErrorsAreLeftToLoops) {
+  const Graph graph = parsed(einsum("ij,jk->ik", "8, 16", "16, 8"));
+  Values<Number> values = drawn(graph, 0);
+  values[graph.arguments[0].at()][0] = Number(1, std::numeric_limits<double>::infinity());
+  values[graph.arguments[1].at()][0] = Number(0);
+  ASSERT_TRUE(interpret(graph, values, {}));
+  const std::vector<Number>& y = values[graph.operators.back().outputs[0].tensor.at()];
+  EXPECT_TRUE(std::isfinite(y[0].error));
+  EXPECT_TRUE(std::isinf(y[1].error));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,5 +1,7 @@
 #include "measure/trial.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,7 +27,10 @@ constexpr double kLargeProduct = 3e7;  // products of a contraction
 constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
 constexpr size_t kMostSamples = 40;
 constexpr double kTight = 0.02;
-constexpr double kFarSlower = 1.5;  // than the best so far: stop sampling
+// Stop sampling a candidate that is this much slower than the best so far, after one and after several samples.
+constexpr double kFarSlower = 1.5;
+constexpr double kSlower = 1.15;
+constexpr size_t kSeveral = 3;
 // Elements of a large product that are computed from the definition; more where it has no check at small extents.
 constexpr size_t kProbes = 64;
 constexpr size_t kProbesOfParts = 1024;
@@ -54,7 +59,20 @@ void for_each_element(const std::vector<double>& values, const Body& body) {
   });
 }
 
+bool is_beaten(double fastest, size_t samples, double best_seconds) {
+  return best_seconds > 0 && fastest > (samples < kSeveral ? kFarSlower : kSlower) * best_seconds;
+}
+
+// What reference data may take of the machine's memory.
+int64_t reference_bytes() {
+  constexpr int64_t kShare = 8;
+  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / kShare;
+}
+
 }  // namespace
+
+Trials::Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
+    : graph_(graph), small_(shrunken(graph)), domains_(domains), references_(reference_bytes()) {}
 
 MeasurementRow measured_row(const std::vector<double>& samples) {
   const Estimate found = estimate(samples);
@@ -112,20 +130,20 @@ struct Trials::Buffers {
 };
 
 Result<Done> Trials::prepare_reference_data(const Partition& partition) {
-  const std::string name = reference_data_name(graph_, partition);
-  if (name == partition_) return Done{};
-  partition_.clear();
-  has_peer_ = false;
+  KnownReference made;
+  made.name = reference_data_name(graph_, partition);
+  known_ = references_.find(made.name);
+  if (known_ != nullptr) return Done{};
   const double begin = now();
-  by_peer_ = is_large(partition);
-  if (by_peer_) {
-    reference_data_ = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
+  made.by_peer = is_large(partition);
+  if (made.by_peer) {
+    made.data = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
   } else {
     Result<ReferenceData> reference_data = make_reference_data(graph_, partition, kSeed);
     if (!reference_data) return reference_data.error();
-    reference_data_ = std::move(*reference_data);
+    made.data = std::move(*reference_data);
   }
-  partition_ = name;
+  known_ = &references_.add(std::move(made));
   log_trial(now() - begin, "expected on the CPU", partition.name);
   return Done{};
 }
@@ -134,15 +152,14 @@ Result<Done> Trials::prepare_reference_data(const Partition& partition) {
 std::string Trials::check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                           Buffers& buffers) {
   for (size_t k = 0; k < partition.reads.size(); ++k)
-    put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
-               static_cast<char*>(buffers.pointers[k]));
+    put_values(graph_, partition.reads[k], layouts[k], known_->data.inputs[k], static_cast<char*>(buffers.pointers[k]));
   for (size_t k = partition.reads.size(); k < buffers.pointers.size(); ++k)
     std::memset(buffers.pointers[k], 0xff, static_cast<size_t>(buffers.sizes[k]));
   std::memset(buffers.scratch.data(), 0xff, static_cast<size_t>(buffers.scratch.size()));
   launch.run(buffers.pointers.data(),
-             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
+             {known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step},
              buffers.scratch.data());
-  if (by_peer_ && !has_peer_) {
+  if (known_->by_peer && !known_->has_peer) {
     const Result<Done> taken = take_as_peer(partition, layouts, launch, buffers);
     return taken ? "" : taken.error().diagnostics.front().message;
   }
@@ -151,7 +168,7 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
     const std::vector<double> found = take_values(graph_, partition.writes[k], layouts[position],
                                                   static_cast<const char*>(buffers.pointers[position]));
     const std::string wrong =
-        difference(graph_, partition.writes[k], layouts[position], reference_data_.outputs[k], found);
+        difference(graph_, partition.writes[k], layouts[position], known_->data.outputs[k], found);
     if (!wrong.empty()) return wrong;
   }
   return "";
@@ -176,22 +193,22 @@ std::string Trials::check_small(const Partition& partition, const Candidate& can
 // of the product's scale factor, so that nothing cancels.
 Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
                                   const CpuLaunch& launch, Buffers& buffers) {
-  reference_data_.outputs.clear();
+  known_->data.outputs.clear();
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
-    reference_data_.outputs.push_back({take_values(graph_, partition.writes[k], layouts[position],
-                                                   static_cast<const char*>(buffers.pointers[position])),
-                                       {}});
+    known_->data.outputs.push_back({take_values(graph_, partition.writes[k], layouts[position],
+                                                static_cast<const char*>(buffers.pointers[position])),
+                                    {}});
   }
-  const bool negative = factor_of(graph_, partition, reference_data_) < 0;
+  const bool negative = factor_of(graph_, partition, known_->data) < 0;
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const double sign = negative && is_added(partition, partition.reads[k]) ? -1 : 1;
-    std::vector<double> magnitudes = reference_data_.inputs[k];
+    std::vector<double> magnitudes = known_->data.inputs[k];
     for_each_element(magnitudes, [&](size_t element) { magnitudes[element] = sign * std::abs(magnitudes[element]); });
     put_values(graph_, partition.reads[k], layouts[k], magnitudes, static_cast<char*>(buffers.pointers[k]));
   }
   launch.run(buffers.pointers.data(),
-             {reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step},
+             {known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step},
              buffers.scratch.data());
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
@@ -202,18 +219,17 @@ Result<Done> Trials::take_as_peer(const Partition& partition, const std::vector<
   }
   std::string wrong = probe(partition);
   if (!wrong.empty()) return Error::make(ErrorKind::failed, wrong);
-  has_peer_ = true;
+  known_->has_peer = true;
   // Restore the inputs for the timing.
   for (size_t k = 0; k < partition.reads.size(); ++k)
-    put_values(graph_, partition.reads[k], layouts[k], reference_data_.inputs[k],
-               static_cast<char*>(buffers.pointers[k]));
+    put_values(graph_, partition.reads[k], layouts[k], known_->data.inputs[k], static_cast<char*>(buffers.pointers[k]));
   return Done{};
 }
 
 // Makes tolerances from magnitudes. Returns what is wrong: the inputs are finite and small, so all results are finite.
 std::string Trials::allow(const Partition& partition, size_t write, std::vector<double> magnitudes) {
   const TensorId tensor = partition.writes[write];
-  Expected& expected = reference_data_.outputs[write];
+  Expected& expected = known_->data.outputs[write];
   const double absolute = tolerance_of(graph_, partition, tensor, 0, 0);
   const double per_magnitude = tolerance_of(graph_, partition, tensor, 1, 0) - absolute;
   const double relative = tolerance_of(graph_, partition, tensor, 0, 1) - absolute;
@@ -230,8 +246,8 @@ std::string Trials::allow(const Partition& partition, size_t write, std::vector<
 // Checks some elements of the peer's product against the definition.
 std::string Trials::probe(const Partition& partition) const {
   const size_t count = has_small_form(graph_, partition) ? kProbes : kProbesOfParts;
-  for (const Probe& probe : probes_of(graph_, partition, reference_data_, count)) {
-    const Expected& expected = reference_data_.outputs[probe.output];
+  for (const Probe& probe : probes_of(graph_, partition, known_->data, count)) {
+    const Expected& expected = known_->data.outputs[probe.output];
     if (!(std::abs(expected.values[probe.element] - probe.value) <= expected.tolerances[probe.element]))
       return concat(graph_.tensor(partition.writes[probe.output]).name, "[", probe.element, "] is ",
                     expected.values[probe.element], ", expected ", probe.value);
@@ -248,7 +264,7 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
     const double begin = now();
-    if (by_peer_ && has_small_form(graph_, partition)) {
+    if (known_->by_peer && has_small_form(graph_, partition)) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())
         return failed_row(Outcome::wrong, std::move(wrong));
     }
@@ -277,7 +293,7 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
         std::memcpy(added.pointers[k], sets.front().pointers[k], static_cast<size_t>(added.sizes[k]));
     }
   }
-  const LaunchState state{reference_data_.arguments.data(), reference_data_.random.seed, reference_data_.random.step};
+  const LaunchState state{known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step};
   const auto once = [&](size_t set) {
     launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
   };
@@ -294,7 +310,7 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
     for (int k = 0; k < repeats; ++k) once(set++);
     samples.push_back((now() - from) / repeats);
     const Estimate known = estimate(samples);
-    if (settings.best_seconds > 0 && std::min(known.low, first) > kFarSlower * settings.best_seconds) break;
+    if (is_beaten(std::min(known.low, first), samples.size(), settings.best_seconds)) break;
     if (samples.size() >= 6 && tight(known, kTight)) break;
   }
   return measured_row(samples);

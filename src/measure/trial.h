@@ -9,7 +9,7 @@
 #include "candidates/candidates.h"
 #include "device/launch.h"
 #include "measure/measurement_row.h"
-#include "measure/reference_data.h"
+#include "measure/reference_cache.h"
 
 namespace millrace {
 
@@ -19,14 +19,13 @@ struct TrialSettings {
   bool cold = false;        // time with cold caches: the program's tensors do not fit into the last-level cache
   int64_t cache_bytes = 0;  // size of that cache
   double best_seconds = 0;  // best time of this partition so far; far slower candidates get fewer samples
-  double seconds = 0.3;     // time to spend on samples
+  double seconds = 0.12;    // time to spend on samples
 };
 
 // Returns rows without their key, which the caller fills in.
 class Trials {
  public:
-  Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
-      : graph_(graph), small_(shrunken(graph)), domains_(domains) {}
+  Trials(const Graph& graph, const std::vector<TensorDomain>& domains);
 
   // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
@@ -49,11 +48,8 @@ class Trials {
   const Graph& graph_;
   Graph small_;
   const std::vector<TensorDomain>& domains_;
-  // Of the last partition only, since the candidates of a partition are tried in sequence.
-  std::string partition_;
-  ReferenceData reference_data_;
-  bool by_peer_ = false;  // too large for the reference: checked at small extents, and against the first that passed
-  bool has_peer_ = false;
+  ReferenceCache references_;
+  KnownReference* known_ = nullptr;  // of the partition that is being tried
 };
 
 // A row for measured samples, in seconds.

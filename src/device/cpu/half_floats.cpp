@@ -1,12 +1,18 @@
 #include "device/cpu/half_floats.h"
 
+#include <algorithm>
 #include <bit>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace millrace {
 namespace {
 
 // Below this, starting threads takes longer than converting.
 [[maybe_unused]] constexpr int64_t kWorthThreads = 32768;
+constexpr int64_t kSlice = 8192;
 
 constexpr uint32_t kF32Infinity = 0x7F800000;
 constexpr int kF32Fraction = 23;
@@ -60,28 +66,115 @@ inline uint16_t to_f16(float value) {
   return static_cast<uint16_t>(choose(magnitude >= kF16Overflow, special, finite) | (bits >> 16 & 0x8000));
 }
 
-}  // namespace
+// Conversions of `count` numbers on one thread.
+struct Conversions {
+  void (*widen_bf16)(const uint16_t* from, float* to, int64_t count);
+  void (*widen_f16)(const uint16_t* from, float* to, int64_t count);
+  void (*narrow_bf16)(const float* from, uint16_t* to, int64_t count);
+  void (*narrow_f16)(const float* from, uint16_t* to, int64_t count);
+};
 
-void widen(StoredType type, const void* from, float* to, int64_t count, [[maybe_unused]] int threads) {
-  const auto* halves = static_cast<const uint16_t*>(from);
-  if (type == StoredType::bf16) {
-#pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)
-    for (int64_t i = 0; i < count; ++i) to[i] = from_bf16(halves[i]);
-  } else {
-#pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)
-    for (int64_t i = 0; i < count; ++i) to[i] = from_f16(halves[i]);
+constexpr Conversions kPlain = {[](const uint16_t* from, float* to, int64_t count) {
+#pragma omp simd
+                                  for (int64_t i = 0; i < count; ++i) to[i] = from_bf16(from[i]);
+                                },
+                                [](const uint16_t* from, float* to, int64_t count) {
+#pragma omp simd
+                                  for (int64_t i = 0; i < count; ++i) to[i] = from_f16(from[i]);
+                                },
+                                [](const float* from, uint16_t* to, int64_t count) {
+#pragma omp simd
+                                  for (int64_t i = 0; i < count; ++i) to[i] = to_bf16(from[i]);
+                                },
+                                [](const float* from, uint16_t* to, int64_t count) {
+#pragma omp simd
+                                  for (int64_t i = 0; i < count; ++i) to[i] = to_f16(from[i]);
+                                }};
+
+#if defined(__x86_64__)
+
+constexpr int64_t kLanes = 8;
+
+[[gnu::target("avx2")]] void widen_bf16_avx2(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m256i halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    _mm256_storeu_ps(to + i, _mm256_castsi256_ps(_mm256_slli_epi32(halves, kBf16Dropped)));
+  }
+  for (; i < count; ++i) to[i] = from_bf16(from[i]);
+}
+
+[[gnu::target("avx2,f16c")]] void widen_f16_avx2(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  for (; i < count; ++i) to[i] = from_f16(from[i]);
+}
+
+[[gnu::target("avx2")]] void narrow_bf16_avx2(const float* from, uint16_t* to, int64_t count) {
+  const __m256i half = _mm256_set1_epi32(0x7FFF);
+  const __m256i one = _mm256_set1_epi32(1);
+  const __m256i quiet_bit = _mm256_set1_epi32(0x40);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m256 value = _mm256_loadu_ps(from + i);
+    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i kept = _mm256_srli_epi32(bits, kBf16Dropped);
+    const __m256i step = _mm256_add_epi32(half, _mm256_and_si256(kept, one));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, step), kBf16Dropped);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    const __m256i chosen = _mm256_blendv_epi8(rounded, _mm256_or_si256(kept, quiet_bit), nan);
+    const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(chosen), _mm256_extracti128_si256(chosen, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), packed);
+  }
+  for (; i < count; ++i) to[i] = to_bf16(from[i]);
+}
+
+[[gnu::target("avx2,f16c")]] void narrow_f16_avx2(const float* from, uint16_t* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  for (; i < count; ++i) to[i] = to_f16(from[i]);
+}
+
+constexpr Conversions kAvx2 = {widen_bf16_avx2, widen_f16_avx2, narrow_bf16_avx2, narrow_f16_avx2};
+
+const Conversions& conversions() {
+  static const bool avx2 = __builtin_cpu_supports("avx2");  // a processor that has AVX2 has F16C too
+  return avx2 ? kAvx2 : kPlain;
+}
+
+#else
+
+const Conversions& conversions() { return kPlain; }
+
+#endif
+
+// Shares a conversion among threads.
+template <class From, class To>
+void share(void (*convert)(const From*, To*, int64_t), const From* from, To* to, int64_t count,
+           [[maybe_unused]] int threads) {
+  const int64_t slices = (count + kSlice - 1) / kSlice;
+#pragma omp parallel for num_threads(threads) if (count >= kWorthThreads) schedule(static)
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    const int64_t begin = slice * kSlice;
+    convert(from + begin, to + begin, std::min(kSlice, count - begin));
   }
 }
 
-void narrow(StoredType type, const float* from, void* to, int64_t count, [[maybe_unused]] int threads) {
-  auto* halves = static_cast<uint16_t*>(to);
-  if (type == StoredType::bf16) {
-#pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)
-    for (int64_t i = 0; i < count; ++i) halves[i] = to_bf16(from[i]);
-  } else {
-#pragma omp parallel for simd num_threads(threads) if (count >= kWorthThreads) schedule(static)
-    for (int64_t i = 0; i < count; ++i) halves[i] = to_f16(from[i]);
-  }
+}  // namespace
+
+void widen(StoredType type, const void* from, float* to, int64_t count, int threads) {
+  const Conversions& known = conversions();
+  share(type == StoredType::bf16 ? known.widen_bf16 : known.widen_f16, static_cast<const uint16_t*>(from), to, count,
+        threads);
+}
+
+void narrow(StoredType type, const float* from, void* to, int64_t count, int threads) {
+  const Conversions& known = conversions();
+  share(type == StoredType::bf16 ? known.narrow_bf16 : known.narrow_f16, from, static_cast<uint16_t*>(to), count,
+        threads);
 }
 
 }  // namespace millrace

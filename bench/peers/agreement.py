@@ -1,5 +1,5 @@
-"""Checks whether two layers agree: on the CPU by the largest difference in a tensor, relative to its largest element;
-on a GPU, in dtypes of few bits, by the Euclidean distance over all elements."""
+"""Checks whether two layers agree: by the largest difference in a tensor, relative to its largest element; on a GPU and
+in dtypes of few bits, by the Euclidean distance over all elements."""
 
 from __future__ import annotations
 
@@ -59,3 +59,12 @@ def largest_difference(
         if np.isnan(difference):
             break
     return worst
+
+
+def worst(
+    expected: dict[str, np.ndarray], made: dict[str, np.ndarray], scale_of: dict[str, str], dtype: str
+) -> tuple[float, str, float]:
+    """The largest difference in the way that suits the dtype, its tensor, and the bound for it."""
+    if dtype in TOLERANCE:
+        return *largest_difference(expected, made, scale_of), TOLERANCE[dtype]
+    return *worst_distance(relative_distances(expected, made, scale_of)), DISTANCE_TOLERANCE[dtype]

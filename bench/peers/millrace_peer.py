@@ -60,6 +60,11 @@ class MillracePeer:
         """Times with these inputs: the values affect a GPU's power draw, and so its clock."""
         self.bench += ["--in", str(path)]
 
+    def time_with(self, tensors: dict[str, np.ndarray]) -> None:
+        """Times with these tensors."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.take_inputs(self.write_inputs(tensors))
+
     def prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.millrace(*self.optimize)
@@ -72,11 +77,14 @@ class MillracePeer:
             raise MillraceFailed(f"millrace bench printed an invalid report: {error!r}") from error
 
     def results(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        given, made = self.folder / "in.safetensors", self.folder / "out.safetensors"
+        return self.results_of(self.write_inputs(tensors), self.folder / "out.safetensors")
+
+    def write_inputs(self, tensors: dict[str, np.ndarray]) -> Path:
+        given = self.folder / "in.safetensors"
         stored = np.float64 if self.dtype == "float64" else np.float32
         safetensors_io.write(given, {name: tensor if tensor.dtype == bool else tensor.astype(stored)
                                      for name, tensor in tensors.items()})
-        return self.results_of(given, made)
+        return given
 
     def results_of(self, given: Path, made: Path) -> dict[str, np.ndarray]:
         self.millrace("run", self.plan, "--in", str(given), "--out", str(made))

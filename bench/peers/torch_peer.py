@@ -11,11 +11,11 @@ import time
 import numpy as np
 import torch
 
-from peers import torch_bert
+from peers import torch_bert, torch_gpt2, torch_llama
 from peers.report import RoundTime
 
-MODELS = {"bert": torch_bert}
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+MODELS = {"bert": torch_bert, "gpt2": torch_gpt2, "llama": torch_llama}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 WARM_UP_STEPS = 3
 ROUND_SECONDS, ROUND_STEPS = 0.3, 3  # minimum duration and number of steps of a round
 
@@ -90,7 +90,7 @@ class TorchPeer:
         def values(tensor: torch.Tensor) -> np.ndarray:
             return tensor.detach().cpu().double().numpy()
 
-        gradients = self.model.from_roles({r: values(p.grad) for r, p in self.layer.roles().items()}, self.sizes)
+        gradients = self.model.from_roles({r: values(p.grad) for r, p in self.layer.roles().items() if p.requires_grad}, self.sizes)
         return {
             self.model.RESULT: self.model.from_torch_layout(values(result)),
             f"d_{self.model.INPUT}": self.model.from_torch_layout(values(self.x.grad)),

@@ -176,6 +176,12 @@ class DistanceTest(unittest.TestCase):
         self.assertEqual(tensor, "out")
         self.assertFalse(worst <= agreement.DISTANCE_TOLERANCE["bfloat16"])
 
+    def test_types_of_few_bits_are_compared_by_distance(self) -> None:
+        expected = {"out": np.array([3.0, 4.0])}
+        made = {"out": np.array([3.0, 4.5])}
+        self.assertEqual(agreement.worst(expected, made, {}, "bfloat16"), (0.1, "out", 1e-1))
+        self.assertEqual(agreement.worst(expected, made, {}, "float32"), (0.125, "out", 1e-4))
+
 
 class TensorsTest(unittest.TestCase):
     """A layer has the program's tensors, and converting them to the frameworks' layouts and back is lossless."""

@@ -18,9 +18,9 @@
 
 namespace millrace {
 
-// Limits for hostile text. An answer takes about a second on a slow core; the limit is several times that, because it must
-// catch only work that grows faster than the text, and tests share their core with others.
-// A sanitizer makes everything slower and needs extra memory.
+// Limits for hostile text. An answer takes about a second on a slow core; the limit is several times that, because it
+// must catch only work that grows faster than the text, and tests share their core with others. A sanitizer makes
+// everything slower and needs extra memory.
 inline constexpr double kSecondsAllowed = kSanitized ? 40 : 5;
 inline constexpr long kMegabytesAllowed = 256;
 

@@ -149,7 +149,8 @@ class ArgumentMap {
 class LoadedPlan {
  public:
   explicit LoadedPlan(const std::string& path) : path_(path) {
-    STD_TORCH_CHECK(millrace_plan_load(path.c_str(), &plan_) == MILLRACE_DONE, "millrace: ", millrace_error());
+    STD_TORCH_CHECK(millrace_plan_load(path.c_str(), &plan_) == MILLRACE_DONE,
+                    "millrace: the plan cannot be loaded: ", millrace_error());
     arguments = list(MILLRACE_ARGUMENTS);
     results = list(MILLRACE_RESULTS);
     result_gradients = list(MILLRACE_RESULT_GRADIENTS);
@@ -239,14 +240,35 @@ class LoadedPlan {
   std::mutex turn_;
 };
 
-// One per device.
-LoadedPlan& plan_at(const std::string& path, const Device& device) {
-  static std::mutex turn;
-  static std::map<std::pair<std::string, int32_t>, std::unique_ptr<LoadedPlan>> loaded;
-  const std::lock_guard<std::mutex> lock(turn);
-  std::unique_ptr<LoadedPlan>& plan = loaded[{path, device.type() == DeviceType::CPU ? -1 : device.index()}];
-  if (!plan) plan = std::make_unique<LoadedPlan>(path);
-  return *plan;
+// The plans that were called last, one per device. Each holds memory and an open file, so a program of many shapes
+// releases those that it called longest ago; they are loaded again when they are called.
+class PlanCache {
+ public:
+  std::shared_ptr<LoadedPlan> find(const std::string& path, const Device& device) {
+    const Key key{path, device.type() == DeviceType::CPU ? -1 : device.index()};
+    const std::lock_guard<std::mutex> lock(turn_);
+    const auto known =
+        std::find_if(plans_.begin(), plans_.end(), [&](const auto& entry) { return entry.first == key; });
+    if (known != plans_.end()) {
+      std::rotate(plans_.begin(), known, known + 1);
+      return plans_.front().second;
+    }
+    auto plan = std::make_shared<LoadedPlan>(path);
+    plans_.insert(plans_.begin(), {key, plan});
+    if (plans_.size() > kMostPlans) plans_.pop_back();
+    return plan;
+  }
+
+ private:
+  using Key = std::pair<std::string, int32_t>;
+  static constexpr size_t kMostPlans = 64;
+  std::vector<std::pair<Key, std::shared_ptr<LoadedPlan>>> plans_;  // the last called first
+  std::mutex turn_;
+};
+
+std::shared_ptr<LoadedPlan> plan_at(const std::string& path, const Device& device) {
+  static PlanCache cache;
+  return cache.find(path, device);
 }
 
 void check_memory(const LoadedPlan& plan, const Device& device, const Tensor& tensor, ScalarType dtype,
@@ -314,7 +336,8 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
                                                 std::optional<Tensor> random) {
   STD_TORCH_CHECK(!tensors.empty(), "millrace: a call without tensors");
   const Device device = tensors.front().device();
-  LoadedPlan& plan = plan_at(path, device);
+  const std::shared_ptr<LoadedPlan> found = plan_at(path, device);
+  LoadedPlan& plan = *found;
   STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but ", pieces.size(),
                   " piece counts");
   const ArgumentMap& map = plan.argument_map(pieces);
@@ -387,7 +410,8 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                              Tensor saved, std::vector<int64_t> pieces, std::vector<int64_t> ranks,
                              std::vector<int64_t> sizes, std::vector<double> numbers, std::optional<Tensor> random) {
   const Device device = saved.device();
-  LoadedPlan& plan = plan_at(path, device);
+  const std::shared_ptr<LoadedPlan> found = plan_at(path, device);
+  LoadedPlan& plan = *found;
   const ArgumentMap& map = plan.argument_map(pieces);
   Pointers pointers;
   pointers.arguments.resize(plan.arguments.size());

@@ -1,6 +1,7 @@
 #include "autodiff/differentiate.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -241,6 +242,8 @@ class Differentiator {
       case OperatorKind::min:
         contribute(op, 0, along_space(op, OperatorKind::extremum_dx, {op.inputs[0], op.outputs[0], g}));
         return;
+      case OperatorKind::maximum:
+      case OperatorKind::minimum: larger_or_smaller_gradient(op, g); return;
       case OperatorKind::relu: contribute(op, 0, along_space(op, OperatorKind::relu_dx, {sign_of(op), g})); return;
       case OperatorKind::layernorm: layernorm_gradient(op, g); return;
       case OperatorKind::rmsnorm: rmsnorm_gradient(op, g); return;
@@ -251,6 +254,36 @@ class Differentiator {
       if (formulas[input].kind == Formula::Kind::none || !active_[op.inputs[input].tensor.at()]) continue;
       contribute(op, input, evaluate(formulas[input], op, input, g));
     }
+  }
+
+  // The gradient of a maximum or minimum of two. At a tie, each of two tensors gets half; with a number, the tensor
+  // gets none, as a ReLU's operand does.
+  void larger_or_smaller_gradient(const Operator& op, const Access& g) {
+    if (is_number(op.inputs[0]) || is_number(op.inputs[1])) {
+      const size_t input = is_number(op.inputs[0]) ? 1 : 0;
+      contribute(op, input,
+                 along_space(op, OperatorKind::where, {is_result(op, input), g, builder_.constant(0)}, input));
+      return;
+    }
+    const std::array<Access, 2> results = {is_result(op, 0), is_result(op, 1)};
+    const Access half = along_space(op, OperatorKind::multiply, {g, builder_.constant(0.5)});
+    for (const size_t input : {0U, 1U}) {
+      if (!active_[op.inputs[input].tensor.at()]) continue;
+      const Access share = along_space(op, OperatorKind::where, {results[input], g, half}, input);
+      const std::vector<Access> choice = {results[1 - input], builder_.constant(0), share};
+      contribute(op, input, along_space(op, OperatorKind::where, choice, input));
+    }
+  }
+
+  bool is_number(const Access& input) const {
+    const TensorRole role = graph_.tensor(input.tensor).role;
+    return role == TensorRole::constant || role == TensorRole::scalar;
+  }
+
+  // Whether this operand of a maximum or minimum is its result, and the other one is not.
+  Access is_result(const Operator& op, size_t input) {
+    const size_t smaller = op.kind == OperatorKind::maximum ? 1 - input : input;
+    return along_space(op, OperatorKind::less, {op.inputs[smaller], op.inputs[1 - smaller]}, input);
   }
 
   // The tensor that tells a ReLU's gradient where its output was positive. If only a dropout reads the ReLU, that is

@@ -91,6 +91,14 @@ void Lowerer::declare_argument(const Parameter& parameter, Scope& scope) {
     return;
   }
   const Expression& annotation = *parameter.annotation;
+  if (parameter.fallback) {
+    report(parameter.fallback->location,
+           concat("the default value of '", parameter.name, "' is not used: plans take all arguments"),
+           annotation.kind == ExpressionKind::index
+               ? "remove it"
+               : concat("remove it; for a constant write `", parameter.name, ": float = …`"));
+    return;
+  }
   const bool tensor = annotation.kind == ExpressionKind::index;
   const Expression& type = tensor ? annotation.children[0] : annotation;
   const std::optional<DType> dtype = annotated_dtype(type, options_.dtype, diagnostics_);

@@ -5,6 +5,7 @@
 #include "frontend/annotations.h"
 #include "frontend/einsum.h"
 #include "frontend/functions.h"
+#include "frontend/imports.h"
 #include "frontend/lowerer.h"
 #include "frontend/not_covered.h"
 #include "frontend/shape_functions.h"
@@ -42,12 +43,6 @@ bool makes_tensor(std::string_view name) {
   return contains(kMakers, name);
 }
 
-// np.random.f, np.fft.f and np.add.reduce are not the functions f and reduce of np.
-bool is_other_module(const std::string& prefix) {
-  const std::string last = split(prefix, '.').back();
-  return last == "random" || last == "fft" || is_named_function(last);
-}
-
 // A text that says what a call does anyway: np.pad's mode, the order of a reshape.
 bool is_default_text(const Expression& call, size_t k) {
   struct Default {
@@ -64,6 +59,16 @@ bool is_default_text(const Expression& call, size_t k) {
   });
 }
 
+bool is_library_function(const std::string& name) {
+  return name == "einsum" || is_named_function(name) || is_shape_function(name);
+}
+
+// The name with its module, unless that is absurdly long.
+std::string dotted(const Expression& call) {
+  constexpr size_t kLongPrefix = 80;
+  return concat(call.prefix.size() > kLongPrefix ? "…" : call.prefix, ".", call.text);
+}
+
 void remove_argument(Expression& call, size_t k) {
   call.children.erase(call.children.begin() + static_cast<std::ptrdiff_t>(k));
   call.keywords.erase(call.keywords.begin() + static_cast<std::ptrdiff_t>(k));
@@ -76,9 +81,10 @@ Value Lowerer::lower_call(const Expression& call, Scope& scope) {
   const auto function = functions_.find(call.text);
   if (call.prefix.empty() && function != functions_.end())
     return inline_call(call, *function->second, lower_arguments(call, scope));
-  if (call.text == "einsum") return lower_einsum_call(call, scope);
   if (const std::optional<Value> infinite = infinite_float(call)) return *infinite;
   if (is_static_function(call)) return lower_static_call(call, scope);
+  if (is_foreign_module(call.prefix) && is_library_function(call.text)) return foreign_function(call);
+  if (call.text == "einsum") return lower_einsum_call(call, scope);
   return lower_library_call(call, scope);
 }
 
@@ -104,8 +110,7 @@ Value Lowerer::lower_library_call(const Expression& call, Scope& scope) {
     remove_argument(*shorter, k);
   }
   const Expression& plain = shorter ? *shorter : call;
-  const bool known = is_named_function(plain.text) || is_shape_function(plain.text);
-  if (!known || (!plain.prefix.empty() && is_other_module(plain.prefix))) return unknown_function(plain);
+  if (!is_library_function(plain.text) || is_in_submodule(plain)) return unknown_function(plain);
   if (plain.text == "where" && plain.children.size() == 1)
     return report(plain.location, "np.where with one argument is not covered: its shape would depend on the data",
                   "write np.where(condition, x, 0)");
@@ -138,10 +143,26 @@ Value Lowerer::lower_static_call(const Expression& call, Scope& scope) {
                   concat("write np.", call.text, "(x)"));
   if (tensor && call.text == "len" && arguments.size() == 1 && !arguments[0].view.axes.empty())
     return Value::of_integer(builder_.extent(arguments[0].view, 0));
-  if (tensor && is_named_function(call.text)) return call_named_function(call, arguments, builder_, diagnostics_);
+  if (tensor && is_named_function(call.text)) return call_built_in(call, arguments);
   if (call.text == "sum" && arguments.size() == 1 && arguments[0].kind == ValueKind::tuple)
     return sum_of(arguments[0], call.location);
   return call_static_function(call, arguments, diagnostics_);
+}
+
+// abs(x), and sum, max and min of a tensor, which Python takes as the sequence of its rows.
+Value Lowerer::call_built_in(const Expression& call, const std::vector<Value>& arguments) {
+  if (call.text == "abs") return call_named_function(call, arguments, builder_, diagnostics_);
+  const bool one = arguments.size() == 1 && !arguments[0].view.axes.empty();
+  if (one && call.text == "sum") {
+    std::vector<bool> rows(arguments[0].view.axes.size(), false);
+    rows[0] = true;
+    return builder_.reduce(OperatorKind::sum, arguments[0].view, rows, false, call.location);
+  }
+  if (one && arguments[0].view.axes.size() == 1) return call_named_function(call, arguments, builder_, diagnostics_);
+  const std::string function = concat("np.", call.text, "(x, axis=…)");
+  return report(call.location, concat("Python's '", call.text, "' does not take these tensors"),
+                call.text == "sum" ? concat("write ", function)
+                                   : concat("write np.", call.text, "imum(a, b) of two tensors, or ", function));
 }
 
 // sum(xs) of a list: its items from left to right.
@@ -251,9 +272,18 @@ Value Lowerer::unknown_function(const Expression& call) {
   std::erase_if(candidates, [](const std::string& name) { return name.size() <= kShortName; });
   for (const auto& [name, known] : functions_) candidates.push_back(name);
   const std::string near = nearest(call.text, candidates);
-  const bool other = !call.prefix.empty() && is_other_module(call.prefix);
-  return report(call.location, concat("unknown function '", other ? call.prefix + "." : "", call.text, "'"),
+  const bool other = is_library_function(call.text) && is_in_submodule(call);
+  return report(call.location, concat("unknown function '", other ? dotted(call) : call.text, "'"),
                 near.empty() ? concat("functions: ", all) : concat("did you mean '", near, "'?"));
+}
+
+// torch.exp may have other arguments and defaults than np.exp, and under NumPy it does not run at all.
+Value Lowerer::foreign_function(const Expression& call) {
+  const std::string written = written_name(call.text);
+  const bool of_numpy = written.starts_with("np.");
+  return report(call.location, concat("'", dotted(call), "' is a function of another module"),
+                of_numpy ? concat("write ", written, "(…), with `import numpy as np`")
+                         : concat("write ", written, "(…), with `from millrace.numpy import ", call.text, "`"));
 }
 
 Value Lowerer::lower_einsum_call(const Expression& call, Scope& scope) {

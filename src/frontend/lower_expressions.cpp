@@ -68,7 +68,7 @@ Value Lowerer::lower_name(const Expression& name, const Scope& scope) {
     const auto number = numbers_.find(name.text);
     if (number != numbers_.end()) return number->second;
   }
-  if (const std::optional<Value> constant = named_constant(name, false)) return *constant;
+  if (const std::optional<Value> constant = named_constant(name)) return *constant;
   if (diagnostics_.full()) return Value::broken();
   if (name.text == "nan" && !name.prefix.empty())
     return report(name.location, "NaN is not a value here", "choose another number with np.where, or write np.inf");

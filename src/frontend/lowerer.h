@@ -97,7 +97,9 @@ class Lowerer {
   std::vector<Value> lower_arguments(const Expression& call, Scope& scope);
   Value dispatch(const Expression& call, const std::vector<Value>& arguments);
   Value sum_of(const Value& sequence, SourceLocation location);
+  Value call_built_in(const Expression& call, const std::vector<Value>& arguments);
   Value unknown_function(const Expression& call);
+  Value foreign_function(const Expression& call);
   Value unknown_method(const Expression& call);
   std::optional<DType> type_argument(const Expression& type);
 

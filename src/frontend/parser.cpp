@@ -1,6 +1,7 @@
 #include "frontend/parser.h"
 
 #include "base/text.h"
+#include "frontend/imports.h"
 #include "frontend/methods.h"
 #include "frontend/not_covered.h"
 #include "frontend/statement_parser.h"
@@ -21,6 +22,7 @@ class Parser : private StatementParser {
       module_statement();
       if (broken()) skip_statement();
     }
+    resolve_imports(module_);
     return std::move(module_);
   }
 
@@ -65,20 +67,42 @@ class Parser : private StatementParser {
     }
   }
 
-  // Names are resolved by their last component, so only constants such as math.pi depend on imports.
+  // `import a.b as c, d` and `from a.b import c as d, (e, f)`.
   void import() {
-    bool names = false;
-    bool aliased = false;
-    const bool constants = at_name("from") && (ahead().text == "math" || ahead().text == "numpy");
+    const bool from = at_name("from");
+    advance();
+    const std::string module = from ? dotted_name() : std::string();
     while (now().kind != TokenKind::newline && now().kind != TokenKind::end) {
-      const bool alias = ahead().text == "as";
-      if (names && constants && now().kind == TokenKind::name && !alias && !aliased)
-        module_.imported.emplace(now().text);
-      aliased = at_name("as");
-      names = names || at_name("import");
-      advance();
+      if (now().kind == TokenKind::name && !is_reserved(now().text)) {
+        imported_name(module);
+      } else {
+        advance();
+      }
     }
     expect_end_of_line();
+  }
+
+  void imported_name(const std::string& module) {
+    std::string path = dotted_name();
+    std::string name = path;
+    if (at_name("as")) {
+      advance();
+      name = now().text;
+      advance();
+    } else if (module.empty()) {
+      name = path = path.substr(0, path.find('.'));
+    }
+    module_.imports[name] = module.empty() ? path : concat(module, ".", path);
+  }
+
+  std::string dotted_name() {
+    std::string name;
+    while (at_symbol(".") || (now().kind == TokenKind::name && !is_reserved(now().text))) {
+      name += now().text;
+      advance();
+      if (!at_symbol(".") && !name.ends_with('.')) break;
+    }
+    return name;
   }
 
   void function() {

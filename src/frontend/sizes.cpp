@@ -106,7 +106,7 @@ Value evaluate_call(const Expression& call, const Numbers& numbers, Diagnostics&
 Value evaluate_name(const Expression& name, const Numbers& numbers, Diagnostics& diagnostics) {
   const auto found = numbers.find(name.text);
   if (found != numbers.end() && name.prefix.empty()) return found->second;
-  if (const std::optional<Value> constant = named_constant(name, false)) return *constant;
+  if (const std::optional<Value> constant = named_constant(name)) return *constant;
   if (diagnostics.full()) return Value::broken();
   const UnknownName unknown = unknown_name("unknown size", name.text, "sizes", numbers);
   diagnostics.report(name.location, unknown.message, unknown.remedy);
@@ -206,10 +206,8 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
   // SIZES may come after the sizes that it sets, so it is read first; its numbers are literals or sizes above it.
   SizeSets sets;
   Numbers imported;
-  for (const std::string& name : module.imported) {
-    Expression constant;
-    constant.text = name;
-    if (const std::optional<Value> value = named_constant(constant, true)) imported[name] = *value;
+  for (const auto& [name, origin] : module.imports) {
+    if (const std::optional<Value> value = imported_constant(origin)) imported[name] = *value;
   }
   Numbers defaults = imported;
   Diagnostics silent = Diagnostics::silent();  // the second evaluation below reports the errors

@@ -215,14 +215,23 @@ bool fits_usage(const StaticFunction& function, const std::vector<Value>& argume
 
 }  // namespace
 
-std::optional<Value> named_constant(const Expression& name, bool imported) {
+std::optional<Value> named_constant(const Expression& name) {
   const bool module = name.prefix == "np" || name.prefix == "numpy" || name.prefix == "math" || name.prefix == "mr" ||
                       name.prefix == "millrace.numpy";
-  if (!module && !(name.prefix.empty() && imported)) return std::nullopt;
+  if (!module) return std::nullopt;
   if (name.text == "pi") return Value::of(std::numbers::pi);
   if (name.text == "e") return Value::of(std::numbers::e);
   if (name.text == "inf") return Value::of(std::numeric_limits<double>::infinity());
   return std::nullopt;
+}
+
+std::optional<Value> imported_constant(std::string_view origin) {
+  const size_t dot = origin.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  Expression name;
+  name.prefix = origin.substr(0, dot);
+  name.text = origin.substr(dot + 1);
+  return named_constant(name);
 }
 
 bool is_static_function(const Expression& call) { return find_static(call) != nullptr; }

@@ -44,8 +44,9 @@ Value slice_of(const Value& sequence, const SliceBounds& bounds, SourceLocation 
 void unpack(const Target& target, const Value& value,
             const std::function<void(const std::string& name, const Value& value)>& assign, Diagnostics& diagnostics);
 
-// np.pi, np.e, np.inf, and pi or inf when imported by name.
-std::optional<Value> named_constant(const Expression& name, bool imported);
+// np.pi, np.e and np.inf, also those of math; of an imported name by its origin: math.pi.
+std::optional<Value> named_constant(const Expression& name);
+std::optional<Value> imported_constant(std::string_view origin);
 
 // Whether Python or its module math has the function, for numbers and tuples: len, range, int, math.sqrt.
 bool is_static_function(const Expression& call);

@@ -1,8 +1,8 @@
 // The syntax tree of a program, before names are resolved. Tests: tests/error/, tests/frontend/.
 #pragma once
 
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -88,7 +88,8 @@ struct Function {
 struct Module {
   std::vector<Statement> statements;  // assignments and assertions
   std::vector<Function> functions;
-  std::set<std::string> imported;  // names that `from math import name` brings, or from numpy
+  // Imported names and what they stand for: F and torch.nn.functional, pi and math.pi.
+  std::map<std::string, std::string, std::less<>> imports;
 };
 
 }  // namespace millrace

@@ -88,12 +88,18 @@ class PredicateChooser {
 
   std::vector<Saved> choose(const std::set<size_t>& except) {
     std::vector<Saved> chosen;
-    for (size_t k = 0; k < predicates_.size(); ++k) {
-      if (except.contains(k) || !has_host(predicates_[k])) continue;
-      Saved saved = consider(k);
-      if (saved.uses.empty()) continue;
-      comparing_.insert(saved.uses.begin(), saved.uses.end());
-      chosen.push_back(std::move(saved));
+    const auto take = [&](const std::vector<size_t>& together) {
+      for (Saved& saved : consider(together)) {
+        comparing_.insert(saved.uses.begin(), saved.uses.end());
+        taken_.insert(saved.predicate);
+        chosen.push_back(std::move(saved));
+      }
+    };
+    for (const std::vector<size_t>& together : of_the_same_tensors(except)) {
+      take(together);
+      for (const size_t number : together) {
+        if (together.size() > 1 && !taken_.contains(number)) take({number});
+      }
     }
     return chosen;
   }
@@ -170,36 +176,77 @@ class PredicateChooser {
     return (points + kBooleansPerWord - 1) / kBooleansPerWord;
   }
 
-  // The result has no uses if no words are saved.
-  Saved consider(size_t number) const {
-    const Predicate& predicate = predicates_[number];
-    const std::vector<TensorId> tensors = compared(predicate);
-    const int64_t bits = words_as_bits(predicate);
-    const std::set<OperatorId> all(predicate.uses.begin(), predicate.uses.end());
+  // Predicates that compare the same tensors, as a < b and b < a: a tensor is no longer read only if all are saved.
+  std::vector<std::vector<size_t>> of_the_same_tensors(const std::set<size_t>& except) const {
+    std::vector<std::vector<size_t>> found;
+    std::map<std::set<TensorId>, size_t> numbers;
+    for (size_t k = 0; k < predicates_.size(); ++k) {
+      if (except.contains(k) || !has_host(predicates_[k])) continue;
+      const std::vector<TensorId> tensors = compared(predicates_[k]);
+      const auto [at, added] = numbers.try_emplace({tensors.begin(), tensors.end()}, found.size());
+      if (added) found.emplace_back();
+      found[at->second].push_back(k);
+    }
+    return found;
+  }
+
+  std::set<OperatorId> uses_of(const std::vector<size_t>& together) const {
+    std::set<OperatorId> uses;
+    for (const size_t number : together) uses.insert(predicates_[number].uses.begin(), predicates_[number].uses.end());
+    return uses;
+  }
+
+  // The uses of a predicate in a kernel.
+  std::vector<OperatorId> uses_in(GroupNumber kernel, size_t number) const {
+    std::vector<OperatorId> uses;
+    for (const OperatorId use : predicates_[number].uses) {
+      if (group_of_[use.at()] == kernel) uses.push_back(use);
+    }
+    return uses;
+  }
+
+  // The tensors that a kernel no longer reads if the predicates are saved; none if that moves as many words.
+  std::vector<TensorId> unread_by(GroupNumber kernel, const std::vector<size_t>& together, int64_t& words) const {
+    const std::set<OperatorId> all = uses_of(together);
+    int64_t less = 0;
+    for (const size_t number : together)
+      less -= uses_in(kernel, number).empty() ? 0 : words_as_bits(predicates_[number]);
+    std::vector<TensorId> unread;
+    for (const TensorId tensor : compared(predicates_[together[0]])) {
+      if (!only_compares(kernel, tensor, all)) continue;
+      less += words_of(near_.graph, tensor);
+      unread.push_back(tensor);
+    }
+    if (less <= 0) return {};
+    words += less;
+    return unread;
+  }
+
+  // What to save of predicates that compare the same tensors; nothing if no words are saved.
+  std::vector<Saved> consider(const std::vector<size_t>& together) const {
+    std::vector<Saved> saved;
+    for (const size_t number : together) saved.push_back({number, {}, {}});
     std::set<GroupNumber> kernels;
-    for (const OperatorId use : predicate.uses) kernels.insert(group_of_[use.at()]);
-    Saved saved;
-    saved.predicate = number;
-    int64_t words = -bits;
+    for (const OperatorId use : uses_of(together)) kernels.insert(group_of_[use.at()]);
+    int64_t words = 0;
+    std::set<OperatorId> uses;
     for (const GroupNumber kernel : kernels) {
-      std::vector<std::pair<GroupNumber, TensorId>> unread;
-      int64_t less = -bits;
-      for (const TensorId tensor : tensors) {
-        if (!only_compares(kernel, tensor, all)) continue;
-        less += words_of(near_.graph, tensor);
-        unread.emplace_back(kernel, tensor);
-      }
-      if (less <= 0) continue;
-      words += less;
-      saved.unread.insert(saved.unread.end(), unread.begin(), unread.end());
-      for (const OperatorId use : predicate.uses) {
-        if (group_of_[use.at()] == kernel) saved.uses.push_back(use);
+      const std::vector<TensorId> unread = unread_by(kernel, together, words);
+      if (unread.empty()) continue;
+      for (Saved& one : saved) {
+        const std::vector<OperatorId> here = uses_in(kernel, one.predicate);
+        one.uses.insert(one.uses.end(), here.begin(), here.end());
+        uses.insert(here.begin(), here.end());
+        for (const TensorId tensor : unread) {
+          if (!here.empty()) one.unread.emplace_back(kernel, tensor);
+        }
       }
     }
-    const std::set<OperatorId> uses(saved.uses.begin(), saved.uses.end());
-    for (const TensorId tensor : tensors) words += is_saved_for(uses, tensor) ? words_of(near_.graph, tensor) : 0;
-    if (words <= 0) saved.uses.clear();
-    return saved;
+    std::erase_if(saved, [](const Saved& one) { return one.uses.empty(); });
+    for (const Saved& one : saved) words -= words_as_bits(predicates_[one.predicate]);
+    for (const TensorId tensor : compared(predicates_[together[0]]))
+      words += is_saved_for(uses, tensor) ? words_of(near_.graph, tensor) : 0;
+    return words > 0 ? saved : std::vector<Saved>{};
   }
 
   Neighbourhood near_;
@@ -209,6 +256,7 @@ class PredicateChooser {
   std::set<GroupNumber> absorbed_;     // by products, as epilogues
   std::set<GroupNumber> hosts_;
   std::set<OperatorId> comparing_;  // uses of the predicates chosen so far
+  std::set<size_t> taken_;          // those predicates
 };
 
 // Makes the training graph with the comparisons at the end of forward, in the order of `chosen`.

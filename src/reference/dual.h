@@ -1,5 +1,6 @@
 // Forward-mode differentiation: a number and its derivative along one direction of the inputs. It shares no code with
-// autodiff, which it checks. At a kink it takes the same side as operators.inc. Tests: tests/random/.
+// autodiff, which it checks. At a kink it has PyTorch's derivative (docs/language.md). Tests: tests/random/,
+// tests/autodiff/ties_test.cpp.
 #pragma once
 
 #include <cmath>
@@ -33,7 +34,10 @@ struct Dual {
     return {y, (a.tangent - chain(y, b.tangent)) / b.value};
   }
 
-  friend Dual abs(const Dual& a) { return value_of(a) < 0 ? -a : a; }
+  friend Dual abs(const Dual& a) {
+    const Dual magnitude = value_of(a) < 0 ? -a : a;
+    return {magnitude.value, value_of(a) == 0 ? T(0) : magnitude.tangent};
+  }
 
   friend Dual sqrt(const Dual& a) {
     using std::sqrt;
@@ -94,6 +98,11 @@ struct Dual {
     const double second = value_of(b);
     const bool takes_second = value_of(a) < second || second != second;
     return {larger(a.value, b.value), takes_second ? b.tangent : a.tangent};
+  }
+
+  friend Dual shared_larger(const Dual& a, const Dual& b) {
+    const Dual one = larger(a, b);
+    return {one.value, value_of(a) == value_of(b) ? (a.tangent + b.tangent) / T(2) : one.tangent};
   }
 
   friend Dual decided(bool outcome, const Dual& a, const Dual& b) { return {decided(outcome, a.value, b.value), T(0)}; }

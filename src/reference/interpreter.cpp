@@ -103,8 +103,8 @@ class Interpreter {
       case OperatorKind::erf: return map(op, [](S a) -> Scalar { return erf(a); });
       case OperatorKind::sign: return map(op, [](S a) -> Scalar { return sign(a); });
       case OperatorKind::power: return map(op, [&](S a) -> Scalar { return pow(a, op.value); });
-      case OperatorKind::maximum: return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
-      case OperatorKind::minimum: return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
+      case OperatorKind::maximum: return maximum(op);
+      case OperatorKind::minimum: return minimum(op);
       case OperatorKind::less:
         return map(op, [](S a, S b) -> Scalar { return decided(value_of(a) < value_of(b), a, b); });
       case OperatorKind::less_equal:
@@ -184,6 +184,27 @@ class Interpreter {
       const auto o = operands<3, 1>(op);
       o.for_each_row([&](const auto& at) { o.out(0, at) = formula(o.in(0, at), o.in(1, at), o.in(2, at)); });
     }
+  }
+
+  // Of two variables that are equal, both have half the derivative. With a number the derivative is the number's, zero:
+  // of equal values, larger and smaller are the first.
+  void maximum(const Operator& op) const {
+    using S = const Scalar&;
+    if (is_number(op, 0)) return map(op, [](S a, S b) -> Scalar { return larger(a, b); });
+    if (is_number(op, 1)) return map(op, [](S a, S b) -> Scalar { return larger(b, a); });
+    map(op, [](S a, S b) -> Scalar { return shared_larger(a, b); });
+  }
+
+  void minimum(const Operator& op) const {
+    using S = const Scalar&;
+    if (is_number(op, 0)) return map(op, [](S a, S b) -> Scalar { return smaller(a, b); });
+    if (is_number(op, 1)) return map(op, [](S a, S b) -> Scalar { return smaller(b, a); });
+    map(op, [](S a, S b) -> Scalar { return shared_smaller(a, b); });
+  }
+
+  bool is_number(const Operator& op, size_t input) const {
+    const TensorRole role = graph_.tensor(op.inputs[input].tensor).role;
+    return role == TensorRole::constant || role == TensorRole::scalar;
   }
 
   // y = formula(a, element), with the row-major number of the output's element.

@@ -24,9 +24,25 @@ Scalar row_maximum(const Operands<Scalar, 1, 1>& o, const typename Operands<Scal
   return best;
 }
 
+// The derivative of an extremum is the mean over all elements equal to it.
+template <class Scalar>
+Scalar with_mean_tangent(const Operands<Scalar, 1, 1>& o, const typename Operands<Scalar, 1, 1>::At& row, Scalar best) {
+  if constexpr (requires { best.tangent; }) {
+    decltype(best.tangent) total(0);
+    double count = 0;
+    o.along(row, [&](const auto& at) {
+      if (value_of(o.in(0, at)) != value_of(best)) return;
+      total = total + o.in(0, at).tangent;
+      ++count;
+    });
+    if (count > 1) best.tangent = total / decltype(total)(count);
+  }
+  return best;
+}
+
 template <class Scalar>
 void max(const Operands<Scalar, 1, 1>& o) {
-  o.for_each_row([&](const auto& row) { o.out(0, row) = row_maximum(o, row); });
+  o.for_each_row([&](const auto& row) { o.out(0, row) = with_mean_tangent(o, row, row_maximum(o, row)); });
 }
 
 template <class Scalar>
@@ -34,7 +50,7 @@ void min(const Operands<Scalar, 1, 1>& o) {
   o.for_each_row([&](const auto& row) {
     Scalar best(std::numeric_limits<double>::infinity());
     o.along(row, [&](const auto& at) { best = smaller(best, o.in(0, at)); });
-    o.out(0, row) = best;
+    o.out(0, row) = with_mean_tangent(o, row, best);
   });
 }
 

@@ -19,6 +19,17 @@ inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 // The result of a comparison of a and b, as 0 or 1.
 inline double decided(bool outcome, double, double) { return outcome ? 1 : 0; }
 
+// The maximum of two variables, which share its derivative where they are equal. Only Dual has one.
+template <class Scalar>
+Scalar shared_larger(const Scalar& a, const Scalar& b) {
+  return larger(a, b);
+}
+
+template <class Scalar>
+Scalar shared_smaller(const Scalar& a, const Scalar& b) {
+  return -shared_larger(-a, -b);
+}
+
 template <class Scalar>
 Scalar smaller(const Scalar& a, const Scalar& b) {
   return -larger(-a, -b);

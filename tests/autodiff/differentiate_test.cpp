@@ -159,8 +159,8 @@ TEST(Differentiate, WherePassesTheGradientToOneSide) {
             "d_y[3, 2] = where(result.1[3, 2], 0, d_result[3, 2])\n"
             "d_y.2[3, 1] = sum(d_y[3, 2]) over 2\n");
   EXPECT_EQ(backward_of("def f(x: float32[4]):\n    return np.maximum(x, 0)\n"),
-            "d_x[4] = less(x[4], 0)\n"
-            "d_x.2[4] = where(d_x[4], 0, d_result[4])\n");
+            "d_x[4] = less(0, x[4])\n"
+            "d_x.2[4] = where(d_x[4], d_result[4], 0)\n");
 }
 
 TEST(Differentiate, NormalizationsHaveSeparateDxAndDw) {

@@ -168,9 +168,10 @@ def larger(x: float32[A, B], w: float32[B, B], v: float32[B, B]):
     two = np.einsum("ab,bc->ac", x, v)
     return np.einsum("ab,bc->ac", np.maximum(one, two), v)
 )"),
-            "one less in maximum-less, read by copy-where-copy-where\n"
-            "saved: result.1, one.less\n"
-            "17920 to 16960 words\n");
+            "two less in maximum-less*2, read by copy*2-multiply-where*4\n"
+            "one less in maximum-less*2, read by copy*2-multiply-where*4\n"
+            "saved: result.1, two.less, one.less\n"
+            "17920 to 17024 words\n");
 }
 
 TEST(Predicates, AMagnitude) {
@@ -182,9 +183,10 @@ B = 16
 def magnitude(x: float32[A, B], w: float32[B, B]):
     return np.einsum("ab,bc->ac", np.abs(np.einsum("ab,bc->ac", x, w)), w)
 )"),
-            "result.1 less in absolute-less, read by copy-negate-where\n"
-            "saved: result.1.2, result.1.less\n"
-            "11008 to 10560 words\n");
+            "result.1 less in absolute-less*2, read by copy-negate-copy-where*2\n"
+            "result.1 positive in absolute-less*2, read by copy-negate-copy-where*2\n"
+            "saved: result.1.2, result.1.less, result.1.positive\n"
+            "11008 to 10624 words\n");
 }
 
 // A comparison of the program is a boolean already, and is saved as such.
@@ -211,9 +213,10 @@ B = 16
 def magnitude(x: float32[A, B], w: float32[B, B]):
     return np.einsum("ab,bc->ac", np.abs(x), w)
 )"),
-            "x less in absolute-less, read by copy-negate-where\n"
-            "saved: result.1, x.less\n"
-            "6400 to 5952 words\n");
+            "x less in absolute-less*2, read by copy-negate-copy-where*2\n"
+            "x positive in absolute-less*2, read by copy-negate-copy-where*2\n"
+            "saved: result.1, x.less, x.positive\n"
+            "6400 to 6016 words\n");
 }
 
 TEST(Predicates, EveryLayerHasItsOwn) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import unittest
+import warnings
 
 import torch
 from torch import nn
@@ -39,7 +40,32 @@ class AccelerateTest(TorchTest):
 
         _, report = accelerated(nn.Sequential(Other(8, 2)))
         self.assertEqual(report.left, {"0": "AccelerateTest.test_subclasses_are_left.<locals>.Other is a subclass"})
-        self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]), "the model has no layer that Millrace can replace")
+        self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]),
+                         "the model has no layer that Millrace can replace\nPyTorch's: 1 Linear")
+
+    def test_the_report_says_what_falls_back_and_what_is_left(self):
+        class Adapted(nn.Linear):
+            pass
+
+        encoder = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+        encoder.linear1 = Adapted(8, 12)
+        model = nn.Sequential(nn.Embedding(9, 8), encoder, nn.Linear(8, 2), nn.Linear(2, 2))
+        report = millrace.torch.accelerate(model)
+        self.assertEqual(report.falls_back, {"1": "linear1 is a Adapted"})
+        self.assertEqual(report.others, {"Embedding": 1, "Linear": 2})
+        self.assertIn("replaced 1: millrace.torch.encoder_layer.TransformerEncoderLayer, but runs PyTorch's own code",
+                      str(report))
+        self.assertIn("PyTorch's: 1 Embedding, 2 Linear", str(report))
+        self.assertEqual(millrace.torch.accelerate(model), report, "the same when asked again")
+
+    def test_budgets_are_checked_at_once(self):
+        for wrong in ("banana", "5 parsecs", "-3s", "", 60):
+            with self.assertRaisesRegex(ValueError, "'90s', '5m' or '1h'"):
+                millrace.torch.set_budget(wrong)
+        with self.assertRaisesRegex(ValueError, "banana"), millrace.torch.explore("banana"):
+            pass
+        for right in ("90s", "1.5m", "1h", "2min", "60", None):
+            millrace.torch.set_budget(right)
 
 
 class BertTest(TorchTest):
@@ -66,6 +92,35 @@ class BertTest(TorchTest):
             for seen in (None, self.seen):
                 self.assert_same_step(ours, theirs, [], lambda module: module(self.words, attention_mask=seen),
                                       tolerance=1e-9, result=lambda outcome: outcome.last_hidden_state)
+
+    def test_hidden_states_do_not_end_acceleration(self):
+        theirs = self.model(self.config).double().eval()
+        ours, _ = accelerated(theirs)
+        layer = ours.encoder.layer[0]
+        for options in ({"output_hidden_states": True}, {}, {"output_hidden_states": True}):
+            found, expected = ours(self.words, **options), theirs(self.words, **options)
+            self.assert_close(found.last_hidden_state, expected.last_hidden_state, tolerance=1e-9)
+            for one, other in zip(found.hidden_states or (), expected.hidden_states or (), strict=True):
+                self.assert_close(one, other, tolerance=1e-9)
+            self.assertIsNone(millrace.torch.plan_of(layer).why_not)
+
+    def test_attention_weights_come_from_transformers(self):
+        self.config._attn_implementation = "eager"
+        theirs = self.model(self.config).double().eval()
+        ours, _ = accelerated(theirs)
+        warnings.filterwarnings("ignore", message="millrace:.*")
+        found, expected = (model(self.words, output_attentions=True).attentions for model in (ours, theirs))
+        self.assertEqual(len(found), len(expected))
+        for one, other in zip(found, expected):
+            self.assert_close(one, other, tolerance=1e-9)
+        self.assertIn("attention weights", millrace.torch.plan_of(ours.encoder.layer[0]).why_not)
+        ours(self.words)
+        self.assertIsNone(millrace.torch.plan_of(ours.encoder.layer[0]).why_not)
+
+    def test_decoders_and_adapters_are_reported(self):
+        self.config.is_decoder = True
+        _, report = accelerated(self.model(self.config))
+        self.assertEqual(set(report.falls_back.values()), {"it is a decoder"})
 
     def test_state_dicts_of_bert_are_interchangeable(self):
         theirs = self.model(self.config)

@@ -30,6 +30,16 @@ class CompileTest(TorchTest):
             gradients = [torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)]
             self.assert_close(*gradients, tolerance=1e-4)
 
+    def test_layers_of_several_dropout_probabilities(self):
+        x = torch.randn(2, 3, 8)
+        for p in (0.0, 0.1, 0.2, 0.25):
+            ours, _ = pair(8, 2, 12, dropout=p, batch_first=True, layer_norm_eps=1e-5 + p / 1000)
+            whole = torch.compile(ours, fullgraph=True, backend="aot_eager")
+            torch.manual_seed(3)
+            found = whole(x)
+            torch.manual_seed(3)
+            self.assert_close(found, ours(x))
+
     def test_masks_of_forward_and_backward_agree(self):
         ours, _ = pair(8, 2, 12, dropout=0.25, batch_first=True, dtype=torch.float64)
         whole = torch.compile(ours, fullgraph=True, backend="aot_eager")

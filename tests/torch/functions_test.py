@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch.nn import functional
 
+import millrace.torch
 from millrace import numpy as mr
+from support import TorchTest
 
 
 class FunctionsTest(unittest.TestCase):
@@ -62,6 +66,34 @@ class FunctionsTest(unittest.TestCase):
         for ours, theirs in ((mr.max_pool2d, functional.max_pool2d), (mr.avg_pool2d, functional.avg_pool2d)):
             self.check(ours(x, 2), theirs, x, 2)
             self.check(ours(x, 3, stride=2, padding=1), theirs, x, 3, stride=2, padding=1)
+
+
+class TiesTest(TorchTest):
+    """Gradients at ties and kinks are PyTorch's."""
+
+    def check(self, expression: str, function, *arguments: list[float]) -> None:
+        names = "xyz"[: len(arguments)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "ties.py")
+            parameters = ", ".join(f"{name}: float64[A]" for name in names)
+            path.write_text(f"import numpy as np\nA = {len(arguments[0])}\n"
+                            f"def ties({parameters}):\n    return {expression}\n")
+            given = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in arguments]
+            upstream = torch.arange(1.0, len(arguments[0]) + 1, dtype=torch.float64)
+            found, expected = (torch.autograd.grad(f(*given), given, upstream)
+                               for f in (millrace.torch.program(path), function))
+        for one, other in zip(found, expected):
+            self.assertTrue(torch.equal(one, other), f"{expression}: {one} instead of {other}")
+
+    def test_ties(self):
+        x, y = [-1.0, 0.0, 1.0, 2.0], [-1.0, 1.0, 1.0, 0.0]
+        self.check("np.maximum(x, y)", torch.maximum, x, y)
+        self.check("np.minimum(x, y)", torch.minimum, x, y)
+        self.check("np.abs(x)", torch.abs, x)
+        self.check("relu(x)", torch.relu, x)
+        self.check("np.maximum(x, 0)", torch.relu, x)
+        self.check("np.clip(x, -1, 1)", functional.hardtanh, x)
+        self.check("x * 0 + np.max(y)", lambda x, y: x * 0 + torch.amax(y), x, y)
 
 
 if __name__ == "__main__":

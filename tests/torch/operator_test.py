@@ -188,6 +188,31 @@ class ProgramTest(SmallProgram):
             with self.assertRaisesRegex(error, what):
                 self.program(*given, **named)
 
+    def test_numbers_have_no_gradient(self):
+        for number in (torch.tensor(0.5, requires_grad=True), torch.tensor(0.5).requires_grad_() * 2):
+            with self.assertRaisesRegex(TypeError, r"small\.py: s is a number, which has no gradient; pass s\.detach"):
+                self.program(*self.tensors, number)
+        self.program(*self.tensors, torch.tensor(0.5))
+        for wrong in ("half", torch.ones(2), [1.0]):
+            with self.assertRaisesRegex(TypeError, r"small\.py: s is a number, not"):
+                self.program(*self.tensors, wrong)
+
+    def test_tensors_that_no_plan_takes(self):
+        x, w, b, mask = (tensor.detach() for tensor in self.tensors)
+        for given, what in (
+            ((x.to("meta"), w, b, mask), "small.py: x is on meta; plans run on the CPU"),
+            ((x, w, b.to("meta"), mask), "small.py: b is on meta"),
+            ((x[:0], w, b, mask), r"small.py: x is \[0, 4\], which is empty"),
+            ((x, w.float(), b, mask), r"small.py: w is torch.float32 and x is torch.float64.*w.to\(torch.float64\)"),
+        ):
+            with self.assertRaisesRegex(ValueError, what):
+                self.program(*given, 0.5)
+
+    def test_constants_and_arguments_by_name(self):
+        self.path.write_text("A = 3\n\ndef f(x: float64[A], n: int = 3, *, s: float64):\n    return x * n * s\n")
+        x = torch.randn(3, dtype=torch.float64)
+        self.assert_close(millrace.torch.program(self.path)(x, s=0.5), x * 1.5)
+
     def test_wrong_programs_say_where(self):
         self.path.write_text("def f(x: float32[3]):\n    return np.sort(x)\n")
         with self.assertRaisesRegex(millrace.MillraceError, r"small\.py:2:12"):

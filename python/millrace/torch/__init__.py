@@ -16,16 +16,18 @@ from millrace.torch.accelerate import Accelerated, accelerate
 from millrace.torch.attention import MultiheadAttention
 from millrace.torch.backward_thread import set_backward_thread
 from millrace.torch.encoder_layer import TransformerEncoderLayer
-from millrace.torch.plans import explore, set_budget
+from millrace.torch.plans import Ran, explore, plan_of, set_budget
 from millrace.torch.program import Program, program
 
 __all__ = [
     "Accelerated",
     "MultiheadAttention",
     "Program",
+    "Ran",
     "TransformerEncoderLayer",
     "accelerate",
     "explore",
+    "plan_of",
     "program",
     "set_backward_thread",
     "set_budget",

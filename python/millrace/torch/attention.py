@@ -22,7 +22,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             out, why = self._run(query, key, value, key_padding_mask, weights, attn_mask, is_causal)
             if why is None:
                 return out
-        plans.warn_once("MultiheadAttention", why)
+        plans.fall_back(self, why)
         return super().forward(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights,
                                is_causal)
 
@@ -53,17 +53,22 @@ class MultiheadAttention(nn.MultiheadAttention):
         if query.shape[2] != self.embed_dim or key.shape[2] != self.kdim or value.shape[2] != self.vdim or (
                 not batch == key_batch == value_batch) or keys != values:
             return "the shapes of query, key and value do not match"
-        if self.bias_k is not None or self.add_zero_attn:
-            return "add_bias_kv and add_zero_attn add keys"
+        if why := self._why_never():
+            return why
         if self.training and self.dropout >= 1:
             return "the dropout probability is 1"
         if is_causal and (mask is None or length != keys):
             return "is_causal needs attn_mask and equally many keys and queries"
-        kind = nn.modules.linear.NonDynamicallyQuantizableLinear
-        return (coverage.why_not_modules((("out_proj", self.out_proj, kind),))
-                or Mask.why_not("attn_mask", mask, [(length, keys), (batch * self.num_heads, length, keys)])
+        return (Mask.why_not("attn_mask", mask, [(length, keys), (batch * self.num_heads, length, keys)])
                 or Mask.why_not("key_padding_mask", padding, [(batch, keys)])
                 or coverage.why_not_parameters(self._weights_in_order()[0], query))
+
+    def _why_never(self) -> str | None:
+        """Why no call of the layer as it is now runs a plan."""
+        if self.bias_k is not None or self.add_zero_attn:
+            return "add_bias_kv and add_zero_attn add keys"
+        kind = nn.modules.linear.NonDynamicallyQuantizableLinear
+        return coverage.why_not_modules((("out_proj", self.out_proj, kind),))
 
     def _sizes(self, x: torch.Tensor) -> tuple[int, int]:
         batch, length = (x.shape[0], x.shape[1]) if self.batch_first else (x.shape[1], x.shape[0])
@@ -82,7 +87,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         if mask.tensor is not None:
             tensors.append(mask.tensor)
             pieces.append(1)
-        dropout = float(self.dropout) if self.training else 0.0
+        dropout = coverage.fixed_number(self.dropout) if self.training else 0.0
         spec = (self.batch_first, self.in_proj_bias is not None, mask.axes, is_causal, dropout)
         tensors, pieces = coverage.separate_unaligned(tensors, pieces)
         path, why = _plan(spec, shared, weights, batch, length, keys, self.num_heads, self.head_dim,
@@ -91,7 +96,11 @@ class MultiheadAttention(nn.MultiheadAttention):
         if why is not None:
             return None, why
         random = operator.draw_random(query.device) if dropout > 0 else None
-        out, *rest = operator.run(path, tensors, pieces, [], random)
+        results, why = plans.run_or_why(path, tensors, pieces, random)
+        if why is not None:
+            return None, why
+        plans.note_plan(self, path)
+        out, *rest = results
         return (out.to(query.dtype), rest[0].to(query.dtype) if rest else None), None
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from operator import index as fixed  # makes a size a guard under torch.compile: a plan is for one shape
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from millrace.torch.operator import DTYPE_NAMES
+from millrace.torch.operator import DTYPE_NAMES, has_tangent
 
+_FORWARD_MODE = "forward-mode derivatives (torch.func.jvp, jacfwd) are computed"
+_CAPTURING = "transformers.utils.output_capturing"
 _ACTIVATIONS = {functional.relu: "relu", torch.relu: "relu", functional.gelu: "gelu", functional.silu: "silu"}
 # The score of a masked key. exp of it is 0 in any row that has an unmasked key. It is finite, so a row of masked keys
 # only yields equal weights instead of NaN.
@@ -30,6 +33,12 @@ def activation_name(activation) -> str | None:
     return "silu" if isinstance(activation, nn.SiLU) else None
 
 
+def fixed_number(x: float) -> float:
+    """The number, which torch.compile treats as a constant and guards, because it is the key of a set."""
+    (number,) = {float(x)}
+    return number
+
+
 def working_dtype(x: torch.Tensor) -> torch.dtype:
     """The dtype of the call: autocast's if it is enabled and applies, else the input's."""
     kind = x.device.type
@@ -47,7 +56,7 @@ def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
         return f"{name} is {x.dtype}"
     if x.numel() == 0:
         return f"{name} has no elements"
-    return None
+    return _FORWARD_MODE if has_tangent(x) else None
 
 
 def why_not_parameters(parameters: list[torch.Tensor], x: torch.Tensor) -> str | None:
@@ -61,12 +70,27 @@ def why_not_parameters(parameters: list[torch.Tensor], x: torch.Tensor) -> str |
             return f"the input is on {device} and a parameter on {parameter.device}"
         if parameter.dtype != dtype and not casts:
             return f"the input is {dtype} and a parameter {parameter.dtype}"
+        if has_tangent(parameter):
+            return _FORWARD_MODE
     return None
 
 
+def _is_capture(hook) -> bool:
+    """A hook that transformers leaves after a call with output_hidden_states. It does nothing in other calls."""
+    return getattr(hook, "__module__", "") == _CAPTURING
+
+
+def captured_outputs() -> set[str]:
+    """What transformers captures in this call: hidden_states, attentions."""
+    collector = getattr(sys.modules.get(_CAPTURING), "_active_collector", None)
+    captured = None if collector is None else collector.get()
+    return set() if captured is None else {key for key in captured if not key.startswith("_")}
+
+
 def has_hooks(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-                or module._backward_pre_hooks)
+    if module._forward_hooks and not all(map(_is_capture, module._forward_hooks.values())):
+        return True
+    return bool(module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
 def why_not_modules(modules: tuple[tuple[str, nn.Module, type], ...]) -> str | None:

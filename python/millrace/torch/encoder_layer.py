@@ -7,6 +7,7 @@ from operator import is_
 import torch
 from torch import nn
 
+from millrace._library import MillraceError
 from millrace.torch import coverage, operator, plans, programs
 from millrace.torch.coverage import Mask
 
@@ -31,7 +32,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             out, why = self._run(src, src_mask, src_key_padding_mask, is_causal)
             if why is None:
                 return out
-        plans.warn_once("TransformerEncoderLayer", why)
+        plans.fall_back(self, why)
         if is_causal and src_mask is None and src.dim() in (2, 3):
             length = src.shape[-2] if self.self_attn.batch_first or src.dim() == 2 else src.shape[0]
             src_mask = nn.Transformer.generate_square_subsequent_mask(length, device=src.device, dtype=src.dtype)
@@ -54,12 +55,9 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         threes = 1 if modules[0]._parameters["in_proj_bias"] is None else 2
         return made, [3] * threes + [1] * (len(made) - threes)
 
-    def _why_not(self, src, src_mask, padding, is_causal) -> str | None:
+    def _why_never(self) -> str | None:
+        """Why no call of the layer as it is now runs a plan."""
         attention, out_proj, linear1, linear2, norm1, norm2, dropout, dropout1, dropout2 = self._submodules()
-        if why := coverage.why_not_tensor(src, "src"):
-            return why
-        if src.dim() not in (2, 3) or src.shape[-1] != attention.embed_dim:
-            return f"src is {list(src.shape)}"
         linear, norm = nn.Linear, nn.LayerNorm
         why = coverage.why_not_modules((
             ("self_attn.out_proj", out_proj, nn.modules.linear.NonDynamicallyQuantizableLinear),
@@ -76,6 +74,14 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             return f"the activation is {getattr(self.activation, '__name__', self.activation)!r}"
         if norm1._parameters["weight"] is None or (norm1._parameters["bias"] is None) != (bias is None):
             return "the norms differ from those that the layer constructs"
+        return None
+
+    def _why_not(self, src, src_mask, padding, is_causal) -> str | None:
+        if why := coverage.why_not_tensor(src, "src") or self._why_never():
+            return why
+        attention, _, _, _, _, _, dropout, dropout1, dropout2 = self._submodules()
+        if src.dim() not in (2, 3) or src.shape[-1] != attention.embed_dim:
+            return f"src is {list(src.shape)}"
         if self.training and max(attention.dropout, dropout.p, dropout1.p, dropout2.p) >= 1:
             return "a dropout probability is 1"
         if src_mask is not None or padding is not None:
@@ -111,7 +117,13 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             if (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
                     or own["_backward_pre_hooks"]):
                 return None
-        return operator.run_call(call, tensors, _NO_NUMBERS, operator.draw_random(device) if draws else None)[0]
+        random = operator.draw_random(device) if draws else None
+        try:
+            out = operator.run_call(call, tensors, _NO_NUMBERS, random)[0]
+        except MillraceError:  # the plan was released and cannot be loaded again: the full checks say so
+            return None
+        plans.note_plan(self, call.path)
+        return out
 
     def _call_key(self, src: torch.Tensor, is_causal: bool, modules: tuple, fields: list[dict],
                   parameters: list) -> tuple:
@@ -171,10 +183,14 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
                                  programs.stacked(pieces[1:]))
         if why is not None:
             return None, why
+        random = operator.draw_random(src.device) if draws else None
+        results, why = plans.run_or_why(path, tensors, pieces, random)
+        if why is not None:
+            return None, why
         if mask.tensor is None and operator.is_plain():
             self._remember(src, is_causal, path, pieces, draws, tensors)
-        random = operator.draw_random(src.device) if draws else None
-        (out,) = operator.run(path, tensors, pieces, [], random)
+        plans.note_plan(self, path)
+        (out,) = results
         if out.shape != src.shape:
             out = out.view(src.shape)
         return out if out.dtype == src.dtype else out.to(src.dtype), None
@@ -183,15 +199,15 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 
     def _attention_spec(self, mask: str, causal: bool, unbatched: bool) -> tuple:
         attention = self._submodules()[0]
-        dropout = float(attention.dropout) if self.training else 0.0
+        dropout = coverage.fixed_number(attention.dropout) if self.training else 0.0
         bias = attention._parameters["in_proj_bias"] is not None
         return unbatched or attention.batch_first, bias, mask, causal, dropout
 
     def _layer_spec(self) -> tuple:
         _, _, linear1, _, norm1, norm2, *dropouts = self._submodules()
-        dropped = [float(module.p) if self.training else 0.0 for module in dropouts]
+        dropped = [coverage.fixed_number(module.p) if self.training else 0.0 for module in dropouts]
         return (self.norm_first, coverage.activation_name(self.activation), linear1._parameters["bias"] is not None,
-                *dropped, float(norm1.eps), float(norm2.eps))
+                *dropped, coverage.fixed_number(norm1.eps), coverage.fixed_number(norm2.eps))
 
 
 def _parameters_of(modules: tuple[nn.Module, ...]) -> list[torch.Tensor]:

@@ -21,7 +21,7 @@ class BertLayer(modeling_bert.BertLayer):
             out, why = self._run(hidden_states, attention_mask)
             if why is None:
                 return (out,) if _RETURNS_TUPLE else out
-        plans.warn_once("BertLayer", why)
+        plans.fall_back(self, why)
         return super().forward(hidden_states, attention_mask, *args, **kwargs)
 
     def _submodules(self) -> tuple:
@@ -35,16 +35,12 @@ class BertLayer(modeling_bert.BertLayer):
         return [*(module.weight for module in projections), *(module.bias for module in projections),
                 *(parameter for module in rest for parameter in (module.weight, module.bias))]
 
-    def _why_not(self, x, mask, args, kwargs) -> str | None:
-        if why := coverage.why_not_tensor(x, "hidden_states"):
-            return why
+    def _why_never(self) -> str | None:
+        """Why no call of the layer as it is now runs a plan."""
         own, attended, intermediate, output = self._submodules()
-        if self.is_decoder or any(value is not None for value in args) or any(
-                kwargs.get(name) is not None
-                for name in ("encoder_hidden_states", "encoder_attention_mask", "head_mask", "past_key_value",
-                             "past_key_values")):
-            return "it is a decoder, or has a head mask"
-        if kwargs.get("output_attentions") or own.config.output_attentions:
+        if self.is_decoder:
+            return "it is a decoder"
+        if own.config.output_attentions:
             return "attention weights are requested"
         if getattr(own, "position_embedding_type", None) not in (None, "absolute"):
             return "its position embeddings are relative"
@@ -69,6 +65,19 @@ class BertLayer(modeling_bert.BertLayer):
                 return f"{name} has hooks, which a plan does not call"
         if _activation(intermediate.intermediate_act_fn) is None:
             return f"the activation is {intermediate.intermediate_act_fn}"
+        return None
+
+    def _why_not(self, x, mask, args, kwargs) -> str | None:
+        if why := coverage.why_not_tensor(x, "hidden_states") or self._why_never():
+            return why
+        own, attended, _, output = self._submodules()
+        if any(value is not None for value in args) or any(
+                kwargs.get(name) is not None
+                for name in ("encoder_hidden_states", "encoder_attention_mask", "head_mask", "past_key_value",
+                             "past_key_values")):
+            return "it has a head mask, or is called as a decoder"
+        if kwargs.get("output_attentions") or coverage.captured_outputs() - {"hidden_states"}:
+            return "attention weights are requested"
         if self.training and max(own.dropout.p, attended.dropout.p, output.dropout.p) >= 1:
             return "a dropout probability is 1"
         if mask is not None:
@@ -90,19 +99,22 @@ class BertLayer(modeling_bert.BertLayer):
             axes = "BK" if mask.shape[2] == 1 or mask.stride(2) == 0 else "BJK"
             hides = hides[:, 0, 0] if axes == "BK" else hides[:, 0].expand(batch, length, length)
             tensors.append(coverage.Mask.additive(hides.expand(batch, *hides.shape[1:]), dtype).contiguous())
-        probabilities = [float(module.p) if self.training else 0.0
+        probabilities = [coverage.fixed_number(module.p) if self.training else 0.0
                          for module in (own.dropout, attended.dropout, output.dropout)]
         attention = (True, True, axes, False, probabilities[0])
         layer = (False, _activation(intermediate.intermediate_act_fn), True, 0.0, *probabilities[1:],
-                 float(attended.LayerNorm.eps), float(output.LayerNorm.eps))
+                 coverage.fixed_number(attended.LayerNorm.eps), coverage.fixed_number(output.LayerNorm.eps))
         path, draws, why = encoder_layer._plan(attention, layer, batch, length, own.num_attention_heads,
                                                own.attention_head_size, intermediate.dense.out_features,
                                                operator.DTYPE_NAMES[dtype], x.device.type, x.device.index)
         if why is not None:
             return None, why
         random = operator.draw_random(x.device) if draws else None
-        (out,) = operator.run(path, tensors, [1] * len(tensors), [], random)
-        return out.to(x.dtype), None
+        results, why = plans.run_or_why(path, tensors, [1] * len(tensors), random)
+        if why is not None:
+            return None, why
+        plans.note_plan(self, path)
+        return results[0].to(x.dtype), None
 
 
 def _activation(function) -> str | None:

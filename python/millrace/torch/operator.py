@@ -9,8 +9,10 @@ import functools
 from typing import NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from millrace import _library
+from millrace._library import MillraceError, TensorInfo
 from millrace.plan import Plan
 from millrace.torch import backward_thread
 from millrace.torch.build import operator_library
@@ -23,19 +25,29 @@ DTYPE_NAMES = {dtype: name for name, dtype in _NUMBERS.items()}
 DTYPES = {**_NUMBERS, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 
 
+class Shapes(NamedTuple):
+    """The tensors of a plan. Keeps no file open, as a loaded plan does."""
+
+    arguments: list[TensorInfo]
+    results: list[TensorInfo]
+    argument_gradients: list[TensorInfo]
+    saved_bytes: int
+
+
 @functools.cache
-def plan_at(path: str) -> Plan:
-    """The plan, for its tensors' shapes only: the operator loads its own copy."""
-    return Plan(path)
+def plan_at(path: str) -> Shapes:
+    """Loads the plan for a moment; the operator loads it again."""
+    plan = Plan(path)
+    return Shapes(plan.arguments, plan.results, plan.argument_gradients, plan.saved_bytes)
 
 
-def entries_of(plan: Plan, pieces: list[int]) -> list[list[int]]:
+def entries_of(plan: Shapes, pieces: list[int]) -> list[list[int]]:
     """For each tensor, the plan's arguments that it holds."""
     tensors = iter(k for k, info in enumerate(plan.arguments) if not info.scalar)
     return [[next(tensors) for _ in range(count)] for count in pieces]
 
 
-def is_differentiable(plan: Plan, entries: list[int]) -> bool:
+def is_differentiable(plan: Shapes, entries: list[int]) -> bool:
     return not plan.argument_gradients[entries[0]].scalar
 
 
@@ -115,10 +127,21 @@ torch.library.register_autograd("millrace::forward", _differentiate, setup_conte
 torch.library.register_autograd("millrace::backward", _refuse)
 _forward, _backward = torch.ops.millrace.forward.default, torch.ops.millrace.backward.default
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+_CANNOT_LOAD = "millrace: the plan cannot be loaded"  # the begin of operator.cpp's message
+
+
+_NO_FORWARD_MODE = ("millrace: a plan has no forward-mode derivatives (jvp, jacfwd, dual numbers); use reverse mode "
+                    "(vjp, jacrev, grad), or PyTorch's own functions")
+
+
+def _refuse_forward_mode(ctx, *tangents):
+    raise RuntimeError(_NO_FORWARD_MODE)
 
 
 class _Run(torch.autograd.Function):
     """The same gradient as register_autograd's, without its overhead per call: for eager mode."""
+
+    jvp = staticmethod(_refuse_forward_mode)
 
     @staticmethod
     def forward(ctx, call, numbers, random, *tensors):
@@ -135,17 +158,84 @@ class _Run(torch.autograd.Function):
             return None, None, None, *_gradients(ctx, gradients)
 
 
+def _one_by_one(function, info, in_dims, arguments) -> tuple[tuple, tuple]:
+    """Runs a function for each element of a vmap: a plan is for one shape."""
+    outcomes = []
+    for k in range(info.batch_size):
+        outcomes.append(function(*[value.select(dim, k).contiguous() if isinstance(dim, int) else value
+                                   for value, dim in zip(arguments, in_dims)]))
+    return tuple(map(torch.stack, zip(*outcomes))), (0,) * len(outcomes[0])
+
+
+class _TransformedBackward(torch.autograd.Function):
+    """The gradients of _Transformed. Its tensors are the results' gradients, `saved` and what was kept."""
+
+    jvp = staticmethod(_refuse_forward_mode)
+    backward = staticmethod(_refuse)
+
+    @staticmethod
+    def forward(call, numbers, random, *tensors):
+        count = len(plan_at(call.path).results)
+        gradients = [gradient.contiguous() for gradient in tensors[:count]]
+        saved, *kept = tensors[count:]
+        return tuple(_backward(call.path, gradients, kept, saved, call.pieces, call.ranks, call.sizes, numbers, random))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, *arguments):
+        return _one_by_one(_TransformedBackward.apply, info, in_dims, arguments)
+
+
+class _Transformed(torch.autograd.Function):
+    """As _Run, for calls that torch.func transforms. Returns the results and `saved`."""
+
+    jvp = staticmethod(_refuse_forward_mode)
+
+    @staticmethod
+    def forward(call, numbers, random, *tensors):
+        results, saved = _forward(call.path, list(tensors), call.pieces, numbers, random)
+        return *results, saved
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        call, numbers, random, *tensors = inputs
+        ctx.mark_non_differentiable(output[-1])
+        _keep(ctx, call, numbers, random, tensors, output[:-1], output[-1])
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        saved, random, *kept = ctx.saved_tensors
+        made = iter(_TransformedBackward.apply(ctx.call, ctx.numbers, random, *gradients[:-1], saved, *kept))
+        return None, None, None, *[next(made) if has_gradient else None for has_gradient in ctx.call.differentiable]
+
+    @staticmethod
+    def vmap(info, in_dims, *arguments):
+        return _one_by_one(_Transformed.apply, info, in_dims, arguments)
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Whether forward-mode derivatives are computed along this tensor."""
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
 def is_plain() -> bool:
     """Whether calls run eagerly: not traced or transformed."""
-    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+                or forward_ad._current_level >= 0)
 
 
 def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list[float],
         random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """The differentiable results of the plan's program."""
-    if not is_plain():
+    """The differentiable results of the plan's program. Raises MillraceError if the plan cannot be loaded."""
+    if torch.compiler.is_compiling():
         return tuple(torch.ops.millrace.forward(path, tensors, pieces, numbers, random)[0])
-    return run_call(call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors])), tensors, numbers, random)
+    call = call_of(path, tuple(pieces), tuple([tensor.shape for tensor in tensors]))
+    if torch._C._are_functorch_transforms_active():
+        return _Transformed.apply(call, numbers, random, *tensors)[:-1]
+    return run_call(call, tensors, numbers, random)
 
 
 def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
@@ -153,7 +243,12 @@ def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
     """As run, if is_plain(), for a call that call_of returned for tensors of these shapes."""
     if torch.is_grad_enabled():
         backward_thread.before_call(tensors[0].device)
-    return _Run.apply(call, numbers, random, *tensors)
+    try:
+        return _Run.apply(call, numbers, random, *tensors)
+    except RuntimeError as error:
+        if _CANNOT_LOAD not in str(error):
+            raise
+        raise MillraceError(str(error)) from error
 
 
 def draw_random(device: torch.device) -> torch.Tensor:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import re
+import sys
 import warnings
 from typing import NamedTuple
 
@@ -11,7 +14,11 @@ import torch
 
 from millrace import plan_cache
 from millrace._library import MillraceError
+from millrace.torch import operator
 
+_TIME = re.compile(r"\d+(\.\d*)?(s|m|min|h)?")  # as --budget
+_INNER = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, plan_cache))
+_RAN = "_millrace_ran"  # attribute of a layer
 _budget: str | None = None
 _changes = 0  # how often the budget was set
 _warned: set[tuple[str, str]] = set()
@@ -22,6 +29,8 @@ def set_budget(budget: str | None) -> None:
     """Sets the time to explore each new shape: "60s", "5m". With None, the default, plans are made without
     measurements."""
     global _budget, _changes
+    if budget is not None and not (isinstance(budget, str) and _TIME.fullmatch(budget)):
+        raise ValueError(f"the budget {budget!r} is not a time; write it as '90s', '5m' or '1h'")
     _budget = budget
     _changes += 1
     for function in _remembered:
@@ -88,9 +97,51 @@ def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | N
         return "", f"no plan: {str(error).strip()}"
 
 
+def run_or_why(path: str, tensors: list[torch.Tensor], pieces: list[int],
+               random: torch.Tensor | None) -> tuple[tuple[torch.Tensor, ...], str | None]:
+    """As operator.run, for a layer that can fall back: the results, or the reason if the plan cannot be loaded."""
+    try:
+        return operator.run(path, tensors, pieces, [], random), None
+    except MillraceError as error:
+        return (), str(error).removeprefix("millrace: ").strip()
+
+
+class Ran(NamedTuple):
+    """What the last call of a layer ran: a plan, or PyTorch's own code, with the reason."""
+
+    plan: str | None
+    why_not: str | None = None
+
+
+def plan_of(layer: torch.nn.Module) -> Ran | None:
+    """What the last eager call of a layer ran: the plan's folder, which `millrace report` shows, or why there was none.
+    None if the layer was not called, or is not one of Millrace's."""
+    return layer.__dict__.get(_RAN)
+
+
+def note_plan(layer: torch.nn.Module, path: str) -> None:
+    if not torch.compiler.is_compiling():
+        layer.__dict__[_RAN] = Ran(path)
+
+
+def fall_back(layer: torch.nn.Module, why: str) -> None:
+    """Notes that a call runs PyTorch's own code, and warns once."""
+    if not torch.compiler.is_compiling():
+        layer.__dict__[_RAN] = Ran(None, why)
+    warn_once(type(layer).__name__, why)
+
+
 def warn_once(what: str, why: str) -> None:
     """Warns that a call falls back to PyTorch."""
     if torch.compiler.is_compiling() or (what, why) in _warned:
         return
     _warned.add((what, why))
-    warnings.warn(f"millrace: {what} falls back to PyTorch: {why}", stacklevel=4)
+    warnings.warn(f"millrace: {what} falls back to PyTorch: {why}", stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The stack level, for warnings.warn in the calling function, of the first code outside torch and millrace."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
+        frame, level = frame.f_back, level + 1
+    return level

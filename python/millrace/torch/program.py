@@ -13,11 +13,13 @@ from millrace._library import MillraceError
 from millrace.torch import coverage, operator, plans
 
 
+_PYTHON_TYPES = ("int", "float", "bool", "tuple", "list")
+
+
 class _Argument(NamedTuple):
     name: str
     dims: list[str | int | None] | None  # names and numbers, None if computed; for a scalar no list
     dtype: str
-    default: float | None
 
 
 class Program:
@@ -38,9 +40,10 @@ class Program:
     def __call__(self, *values, **named):
         given = self._bound(values, named)
         tensors = [value for argument, value in given if argument.dims is not None]
-        numbers = [float(value) for argument, value in given if argument.dims is None]
-        sizes, dtype = self._sizes([pair for pair in given if pair[0].dims is not None]), _common_dtype(tensors)
-        device = tensors[0].device
+        numbers = [self._number(argument, value) for argument, value in given if argument.dims is None]
+        of_tensors = [pair for pair in given if pair[0].dims is not None]
+        sizes, dtype = self._sizes(of_tensors), self._common_dtype(of_tensors)
+        device = self._common_device(of_tensors)
         path = _plan(self.text, sizes, dtype, device.type, device.index, self.path.stem, self.entry)
         random = operator.draw_random(device) if self.draws else None
         results = operator.run(path, [tensor.contiguous() for tensor in tensors], [1] * len(tensors), numbers, random)
@@ -53,7 +56,7 @@ class Program:
             raise TypeError(f"{self.path.name} takes {', '.join(names)}: {wrong}")
         bound = []
         for k, argument in enumerate(self.arguments):
-            value = values[k] if k < len(values) else named.get(argument.name, argument.default)
+            value = values[k] if k < len(values) else named.get(argument.name)
             if value is None:
                 raise TypeError(f"{self.path.name} takes {', '.join(names)}: {argument.name} is missing")
             if argument.dims is not None and not isinstance(value, torch.Tensor):
@@ -63,11 +66,50 @@ class Program:
             bound.append((argument, value))
         return bound
 
+    def _number(self, argument: _Argument, value) -> float:
+        if isinstance(value, torch.Tensor) and (value.requires_grad or operator.has_tangent(value)):
+            raise TypeError(f"{self.path.name}: {argument.name} is a number, which has no gradient; pass "
+                            f"{argument.name}.detach(), or write {argument.name}: {argument.dtype}[1] in the program")
+        if isinstance(value, torch.Tensor) and value.numel() != 1:
+            raise TypeError(f"{self.path.name}: {argument.name} is a number, not a tensor {list(value.shape)}")
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{self.path.name}: {argument.name} is a number, not {value!r}") from error
+
+    def _common_device(self, given: list) -> torch.device:
+        first, tensor = given[0]
+        for argument, other in given:
+            if other.device.type not in ("cpu", "cuda"):
+                raise ValueError(f"{self.path.name}: {argument.name} is on {other.device}; plans run on the CPU and on "
+                                 "CUDA: create it there, or move it with .to()")
+            if other.device != tensor.device:
+                raise ValueError(f"{self.path.name}: {argument.name} is on {other.device} and {first.name} on "
+                                 f"{tensor.device}; move one with .to()")
+        return tensor.device
+
+    def _common_dtype(self, given: list) -> str:
+        """The dtype of all tensors of numbers; "" if they differ, as their annotations do. Integers and booleans have
+        the types of the annotations."""
+        numbers = [(argument, tensor) for argument, tensor in given if tensor.dtype in operator.DTYPE_NAMES]
+        if len({tensor.dtype for _, tensor in numbers}) == 1:
+            return operator.DTYPE_NAMES[numbers[0][1].dtype]
+        for argument, tensor in numbers:
+            expected = operator.DTYPES.get(argument.dtype)
+            if expected is not None and tensor.dtype != expected:
+                others = ", ".join(f"{one.name} is {other.dtype}" for one, other in numbers if one is not argument)
+                raise ValueError(f"{self.path.name}: {argument.name} is {tensor.dtype} and {others}; give all the same "
+                                 f"dtype, or those of the program: {argument.name}.to({expected})")
+        return ""
+
     def _sizes(self, given: list) -> tuple[tuple[str, int], ...]:
         sizes = dict(self.sizes)
         for argument, tensor in given:
             if tensor.dim() != len(argument.dims):
                 raise ValueError(f"{argument.name} is {list(tensor.shape)} where the program has {argument.dims}")
+            if tensor.numel() == 0:
+                raise ValueError(f"{self.path.name}: {argument.name} is {list(tensor.shape)}, which is empty; a plan "
+                                 "needs at least one element: skip empty batches")
             for size, extent in zip(argument.dims, map(coverage.fixed, tensor.shape)):
                 expected = sizes.setdefault(size, extent) if isinstance(size, str) else size
                 if expected is not None and expected != extent:
@@ -94,13 +136,6 @@ def _wrong_dtype(argument: _Argument, tensor: torch.Tensor) -> str:
     return f"{argument.name} is {tensor.dtype} where the program has {argument.dtype}; convert it with .to({expected})"
 
 
-def _common_dtype(tensors: list[torch.Tensor]) -> str:
-    """The dtype of all tensors of numbers; "" if they differ: then the annotations apply, and the operator checks them.
-    Integers and booleans have the types of the annotations."""
-    dtypes = {tensor.dtype for tensor in tensors if tensor.dtype in operator.DTYPE_NAMES}
-    return operator.DTYPE_NAMES[dtypes.pop()] if len(dtypes) == 1 else ""
-
-
 @torch.compiler.assume_constant_result
 def _plan(text: str, sizes: tuple, dtype: str, device: str, index: int | None, name: str, entry: str) -> str:
     return _found_plan(text, sizes, dtype, plans.Where.of(device, index), name, entry)
@@ -121,11 +156,11 @@ def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:
     chosen = [function for function in functions if entry is None or function.name == entry]
     if not chosen:
         raise MillraceError(f"{path} has no function {entry or ''}; it has {[f.name for f in functions]}", 2)
-    found, parameters = [], chosen[-1].args
-    defaults = [None] * (len(parameters.args) - len(parameters.defaults)) + parameters.defaults
-    for parameter, default in zip(parameters.args, defaults):
+    found, taken = [], chosen[-1].args
+    defaults = [None] * (len(taken.args) - len(taken.defaults)) + taken.defaults + taken.kw_defaults
+    for parameter, default in zip([*taken.args, *taken.kwonlyargs], defaults):
         annotation = parameter.annotation
-        if annotation is None:
+        if annotation is None or (default is not None and getattr(annotation, "id", "") in _PYTHON_TYPES):
             continue  # a constant with a default
         tensor = isinstance(annotation, ast.Subscript)
         named = annotation.value if tensor else annotation
@@ -135,5 +170,5 @@ def _arguments(text: str, entry: str | None, path: str) -> list[_Argument]:
             listed = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
             dims = [getattr(dim, "id", getattr(dim, "value", None)) for dim in listed]
             dims = [dim if isinstance(dim, (str, int)) else None for dim in dims]
-        found.append(_Argument(parameter.arg, dims, dtype, None if default is None else ast.literal_eval(default)))
+        found.append(_Argument(parameter.arg, dims, dtype))
     return found

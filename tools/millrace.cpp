@@ -278,6 +278,10 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
   command->add_option("--method", options.method, "exact, or sssp, the paper's shortest path (default: exact)")
       ->type_name("METHOD");
   command->add_option("--out", options.out, "folder for the plan (default: NAME.plan)")->type_name("DIR");
+  command
+      ->add_option("--in", options.in,
+                   "file of example inputs, as for run: the plan is timed and checked with them (default: random)")
+      ->type_name("FILE.safetensors");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
   command->footer(

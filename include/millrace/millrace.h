@@ -146,6 +146,7 @@ struct OptimizeOptions {
   ExploreOptions explore;
   std::string method = "exact";
   std::string out;  // the plan's folder; empty: NAME.plan in the working directory
+  std::string in;   // a safetensors file of example inputs, as for RunOptions, to time and check with; empty: random
 };
 
 // Explores, selects, writes a plan, checks it against the reference, and reports the gain.

@@ -34,6 +34,8 @@ struct FinishedPlan {
   const StepPlan& plan() const { return selected.plan; }
 };
 
-Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, Phases& phases);
+// `examples`: a file of inputs for timing and checking, as for take_given; empty: random.
+Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, const std::string& examples,
+                            Phases& phases);
 
 }  // namespace millrace

@@ -112,16 +112,16 @@ struct Trials::Buffers {
 };
 
 Result<Done> Trials::prepare_reference_data(const Partition& partition) {
-  const std::string name = reference_data_name(graph_, partition);
+  const std::string name = reference_data_name(graph_, rules_, partition);
   if (name == partition_) return Done{};
   partition_.clear();
   has_peer_ = false;
   const double begin = now();
   by_peer_ = is_large(partition);
   if (by_peer_) {
-    reference_data_ = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
+    reference_data_ = draw_inputs(graph_, rules_, partition, kSeed);
   } else {
-    Result<ReferenceData> reference_data = make_reference_data(graph_, partition, kSeed);
+    Result<ReferenceData> reference_data = make_reference_data(graph_, rules_, partition, kSeed);
     if (!reference_data) return reference_data.error();
     reference_data_ = std::move(*reference_data);
   }
@@ -157,17 +157,28 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
   return "";
 }
 
+const Trials::Small& Trials::small() {
+  if (!small_) {
+    Graph graph = shrunken(graph_);
+    DrawRules rules = draw_rules(graph);
+    small_ = Small{std::move(graph), std::move(rules)};
+  }
+  return *small_;
+}
+
 // Checks a large contraction at small extents against the reference.
 std::string Trials::check_small(const Partition& partition, const Candidate& candidate) {
-  const Partition small = shrunken(partition, small_);
+  const Graph& graph = small().graph;
+  const Partition small_partition = shrunken(partition, graph);
   const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
-  Trials trials(small_, domains_);
-  if (Result<Done> found = trials.prepare_reference_data(small); !found)
+  Trials trials(graph, small().rules, domains_);
+  if (Result<Done> found = trials.prepare_reference_data(small_partition); !found)
     return found.error().diagnostics.front().message;
-  const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.config), nullptr);
+  const Result<CpuLaunch> launch =
+      CpuLaunch::prepare(lower(graph, small_partition, layouts, candidate.config), nullptr);
   if (!launch) return launch.error().diagnostics.front().message;
-  Buffers buffers(small_, small, layouts, launch->scratch_bytes());
-  const std::string wrong = trials.check(small, layouts, *launch, buffers);
+  Buffers buffers(graph, small_partition, layouts, launch->scratch_bytes());
+  const std::string wrong = trials.check(small_partition, layouts, *launch, buffers);
   return wrong.empty() ? "" : concat("at small extents: ", wrong);
 }
 

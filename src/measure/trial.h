@@ -25,8 +25,7 @@ struct TrialSettings {
 // Returns rows without their key, which the caller fills in.
 class Trials {
  public:
-  Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
-      : graph_(graph), small_(shrunken(graph)), domains_(domains) {}
+  Trials(const Graph& graph, const std::vector<TensorDomain>& domains) : Trials(graph, draw_rules(graph), domains) {}
 
   // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
@@ -34,6 +33,16 @@ class Trials {
 
  private:
   struct Buffers;
+
+  Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains)
+      : graph_(graph), rules_(std::move(rules)), domains_(domains) {}
+
+  // The graph at small extents.
+  struct Small {
+    Graph graph;
+    DrawRules rules;
+  };
+  const Small& small();
 
   Result<Done> prepare_reference_data(const Partition& partition);
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
@@ -47,7 +56,8 @@ class Trials {
                       std::vector<Buffers>& sets, const TrialSettings& settings) const;
 
   const Graph& graph_;
-  Graph small_;
+  const DrawRules rules_;
+  std::optional<Small> small_;
   const std::vector<TensorDomain>& domains_;
   // Of the last partition only, since the candidates of a partition are tried in sequence.
   std::string partition_;

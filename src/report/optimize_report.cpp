@@ -56,7 +56,10 @@ std::string wrapped(const std::string& text, size_t indent) {
 std::string check_line(const StepPlan& plan, const Optimized& made) {
   if (made.checked)
     return concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
-                  " % of the allowed rounding error");
+                  " % of the allowed rounding error",
+                  made.not_finite.empty() ? ""
+                                          : concat("; for these inputs nothing of ", join(made.not_finite, ", "),
+                                                   " is finite: give typical ones with --in FILE"));
   const size_t launches = plan.launches.size();
   return concat(made.unchecked == 0 ? concat("each of the ", launches, " launches alone")
                                     : concat(launches - made.unchecked, " of the ", launches, " launches, each alone; ",

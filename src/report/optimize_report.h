@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "measure/measurements.h"
 #include "plan/plan.h"
@@ -33,6 +34,7 @@ struct Optimized {
   double worst_error = 0;  // as a fraction of the allowed error
   double reference_seconds = 0;
   double check_limit = 0;                     // seconds that were left for the check
+  std::vector<std::string> not_finite;        // outputs of which the reference has no finite element
   size_t unchecked = 0;                       // launches that were not checked by themselves
   std::optional<StepSeconds> before;          // a measured step before optimization
   std::optional<StepSeconds> step;            // of the selected plan

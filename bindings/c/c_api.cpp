@@ -160,6 +160,7 @@ Result<std::string> bench(const Json& request, const Listeners&) {
   request.at("program").get_to(options.path);
   take(request, "in", options.in);
   take(request, "seconds", options.seconds);
+  take(request, "keep_denormals", options.keep_denormals);
   options.format = format_of(request);
   return millrace::bench_plan(options);
 }

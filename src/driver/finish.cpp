@@ -8,6 +8,7 @@
 #include "driver/finish_time.h"
 #include "driver/given_tensors.h"
 #include "driver/plan_session.h"
+#include "driver/slow_step.h"
 #include "driver/step_times.h"
 
 namespace millrace {
@@ -142,7 +143,18 @@ class Finisher {
     if (sessions.size() > 1) made_.before = (**times)[1];
     if (!tuned_.machine.target().own_memory)
       made_.disturbance = disturbance(meter.others_cores(), tuned_.machine.threads);
+    if (Result<Done> examined = examine(*sessions.front()); !examined) return examined;
     return read_clock(*sessions.front());
+  }
+
+  Result<Done> examine(PlanSession& session) {
+    const bool slow = made_.after->median > kFarSlowerThanPredicted * made_.selected.plan.cost;
+    if (!slow || tuned_.machine.target().own_memory) return Done{};
+    const Result<SlowStep> found =
+        examine_slow_step(session, loaded(made_.selected.plan, tuned_.prepared, made_.folder));
+    if (!found) return found.error();
+    made_.why_slow = explained(*found);
+    return Done{};
   }
 
   Result<Done> read_clock(PlanSession& session) {

@@ -30,6 +30,7 @@ struct FinishedPlan {
   std::optional<double> relative_clock;        // of a GPU after the steps
   std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
   std::string disturbance;                     // what disturbed the times; empty: nothing known
+  std::string why_slow;                        // of a step far slower than predicted; empty: it is not
 
   const StepPlan& plan() const { return selected.plan; }
 };

@@ -52,6 +52,7 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
   made.loops_before = finished.loops_before;
   made.not_timed = finished.not_timed;
   made.disturbance = finished.disturbance;
+  made.why_slow = finished.why_slow;
   made.baseline_kept = finished.kept.has_value();
   made.relative_clock = finished.relative_clock;
   if (finished.idle_gapped) {

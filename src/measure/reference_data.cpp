@@ -133,10 +133,10 @@ double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const 
 }
 
 double storage_error(DType dtype, double value) {
-  // Half the distance to the next number, plus half the smallest number; float32 may also flush subnormals.
+  // Half the distance to the next number, plus half the smallest number; what computes in float32 may flush subnormals.
   switch (dtype) {
     case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
+    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-120;
     case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
     case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
     case DType::boolean:

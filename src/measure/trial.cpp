@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
+#include "device/cpu/denormals.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
@@ -258,6 +259,7 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
+    const DenormalScope scope(kPlanDenormals, launch->threads());
     const double begin = now();
     if (by_peer_ && has_small_form(graph_, partition)) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())

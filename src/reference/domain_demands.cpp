@@ -98,7 +98,7 @@ class DemandFinder {
         return;
       case OperatorKind::gather: return want(op.inputs[0], wanted);
       case OperatorKind::where:
-        for (const size_t input : {1, 2}) want(op.inputs[input], wanted);
+        for (const size_t input : {size_t{1}, size_t{2}}) want(op.inputs[input], wanted);
         return;
       case OperatorKind::negate: return want(op.inputs[0], {-wanted.high, -wanted.low});
       case OperatorKind::add: return hand_to_sum(op, wanted);
@@ -148,7 +148,7 @@ class DemandFinder {
   }
 
   void hand_to_sum(const Operator& op, const Demand& wanted) {
-    for (const size_t side : {0, 1}) {
+    for (const size_t side : {size_t{0}, size_t{1}}) {
       const Access& other = op.inputs[1 - side];
       want(op.inputs[side],
            is_constant(other) ? shifted(wanted, -of(other).least, -of(other).most) : divided(wanted, 2));

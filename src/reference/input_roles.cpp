@@ -56,7 +56,7 @@ class RoleFinder {
   void look_at(const Operator& op) {
     switch (op.kind) {
       case OperatorKind::contraction:
-        for (const size_t side : {0, 1}) {
+        for (const size_t side : {size_t{0}, size_t{1}}) {
           if (is_weight(op, side)) assign(op.inputs[side], {Kind::weight, fan_in_of(op)});
         }
         return;
@@ -75,7 +75,7 @@ class RoleFinder {
   }
 
   void assign_broadcast(const Operator& op, Kind kind) {
-    for (const size_t side : {0, 1}) {
+    for (const size_t side : {size_t{0}, size_t{1}}) {
       if (is_given(op.inputs[1 - side]) || graph_.tensor(op.inputs[side].tensor).dims.empty()) continue;
       bool whole = true;
       for (size_t index = 0; index < op.space.size(); ++index)

@@ -42,6 +42,7 @@ struct Optimized {
   size_t loops_before = 0;                    // contractions of that step that run as generated loops
   bool baseline_kept = false;                 // the selected plan was slower than the step before optimization
   std::string disturbance;                    // what disturbed the times; empty: nothing known
+  std::string why_slow;                       // of a step far slower than predicted; empty: it is not
   std::optional<double> relative_clock;       // of a GPU, after the steps
   std::optional<double> idle_gapped_seconds;  // of steps with idle gaps between them, if the clock is below the highest
   double idle_gapped_clock = 0;

@@ -117,6 +117,11 @@ CLI::App* add_fuse(CLI::App& app, FuseOptions& options, bool& timings) {
   return command;
 }
 
+void add_denormals(CLI::App& command, bool& keep) {
+  command.add_flag("--keep-denormals", keep,
+                   "compute denormal numbers on the CPU, slowly, instead of flushing them to zero");
+}
+
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* const command = app.add_subcommand("run", "run forward and backward of a program or plan once");
   add_program_options(*command, options.program, "a program, such as models/bert_encoder.py, or a plan");
@@ -130,6 +135,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->type_name("FILE.safetensors");
   command->add_option("--out", options.out, "file for the results, and d_NAME for the arguments' gradients")
       ->type_name("FILE.safetensors");
+  add_denormals(*command, options.keep_denormals);
   command->add_option("--seed", options.seed, "seed of random inputs and dropout")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
@@ -156,6 +162,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
   command->add_option("--seconds", options.seconds, "approximate time to spend (default: 3)")
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("N");
+  add_denormals(*command, options.keep_denormals);
   command->add_option("--trace", options.trace, "file for a timeline of a few steps; open it in ui.perfetto.dev")
       ->type_name("FILE.json");
   command
@@ -278,6 +285,10 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& options) {
   command->add_option("--method", options.method, "exact, or sssp, the paper's shortest path (default: exact)")
       ->type_name("METHOD");
   command->add_option("--out", options.out, "folder for the plan (default: NAME.plan)")->type_name("DIR");
+  command
+      ->add_option("--in", options.in,
+                   "file of example inputs, as for run: the plan is timed and checked with them (default: random)")
+      ->type_name("FILE.safetensors");
   CLI::Option_group& formats = *command->add_option_group("output");
   add_format(formats, "--json", "print JSON", Format::json, options.explore.format);
   command->footer(

@@ -150,6 +150,7 @@ Result<std::string> optimize(const Json& request, const Listeners& listeners) {
   millrace::OptimizeOptions options;
   options.explore = explore_options(request, listeners);
   take(request, "method", options.method);
+  take(request, "in", options.in);
   request.at("out").get_to(options.out);
   return request.at("command") == "plan" ? millrace::plan_program(options) : millrace::optimize_program(options);
 }
@@ -159,6 +160,7 @@ Result<std::string> bench(const Json& request, const Listeners&) {
   request.at("program").get_to(options.path);
   take(request, "in", options.in);
   take(request, "seconds", options.seconds);
+  take(request, "keep_denormals", options.keep_denormals);
   options.format = format_of(request);
   return millrace::bench_plan(options);
 }

@@ -65,6 +65,7 @@ struct RunOptions {
   std::string out;    // file for results and gradients; empty: none
   uint64_t seed = 0;  // of random inputs and of dropout
   uint32_t step = 0;  // of dropout
+  bool keep_denormals = false;  // a plan on the CPU flushes denormal numbers to zero, since it computes them slowly
   Format format = Format::text;
   std::function<void(const std::string&)> notice;  // a line for the user, before long work
 };
@@ -73,11 +74,12 @@ struct RunOptions {
 Result<std::string> run_program(const RunOptions& options);
 
 struct BenchOptions {
-  std::string path;      // of a plan
-  std::string in;        // a safetensors file, as for RunOptions; empty: random values
-  double seconds = 3;    // approximate time to spend
-  std::string trace;     // file for a timeline of a few steps, for Perfetto; empty: none
-  bool kernels = false;  // generated kernels only, one by one, for tools that cannot handle a library's
+  std::string path;             // of a plan
+  std::string in;               // a safetensors file, as for RunOptions; empty: random values
+  double seconds = 3;           // approximate time to spend
+  bool keep_denormals = false;  // as for RunOptions
+  std::string trace;            // file for a timeline of a few steps, for Perfetto; empty: none
+  bool kernels = false;         // generated kernels only, one by one, for tools that cannot handle a library's
   Format format = Format::text;
   int width = 100;
 };
@@ -146,6 +148,7 @@ struct OptimizeOptions {
   ExploreOptions explore;
   std::string method = "exact";
   std::string out;  // the plan's folder; empty: NAME.plan in the working directory
+  std::string in;   // a safetensors file of example inputs, as for RunOptions, to time and check with; empty: random
 };
 
 // Explores, selects, writes a plan, checks it against the reference, and reports the gain.

@@ -79,6 +79,10 @@ class Plan {
   int64_t workspace_bytes() const;    // of Tensors::workspace
   int64_t arena_bytes() const;        // both
 
+  // On the CPU, passes flush denormal numbers to zero in their threads, and restore the caller's setting; see
+  // docs/decisions/0015-numbers-and-denormals.md. This keeps them instead.
+  void keep_denormals();
+
   // Dropout masks depend only on seed and step. Call backward after a forward with the same arguments, results, saved
   // memory, seed and step, any number of times. Nothing is allocated.
   Result<Done> forward(const Tensors& tensors, uint64_t seed, uint32_t step);

@@ -62,10 +62,14 @@ def fuse(program, *, sizes: Sizes = None, dtype: str | None = None, entry: str |
 
 
 def optimize(program, out, *, sizes: Sizes = None, dtype: str | None = None, entry: str | None = None,
-             budget: str = "60s", **options) -> dict:
-    """Explores, selects, writes a plan into the folder `out`, and returns the speedup and its details."""
+             budget: str = "60s", inputs: str | os.PathLike | None = None, **options) -> dict:
+    """Explores, selects, writes a plan into the folder `out`, and returns the speedup and its details.
+
+    `inputs`: a safetensors file of example inputs to time and check the plan with; without it inputs are random.
+    """
+    given = None if inputs is None else os.fspath(inputs)
     return json.loads(run_command("optimize", program, out=os.fspath(out), sizes=sizes_list(sizes), dtype=dtype,
-                                  entry=entry, budget=budget, **options))
+                                  entry=entry, budget=budget, **{"in": given}, **options))
 
 
 def bench(plan, *, seconds: float = 3, inputs: str | os.PathLike | None = None, **options) -> dict:

@@ -170,6 +170,7 @@ Launch lower(const Graph& graph, const Partition& partition, const std::vector<L
   launch.grids = std::move(text.grids);
   launch.tensor_count = static_cast<int64_t>(layouts.size());
   launch.kernel = std::move(text.text);
+  if (const auto* kernel = std::get_if<KernelConfig>(&config)) launch.threads = kernel->threads;
   launch.scratch_bytes = text.scratch_bytes;
   launch.subsequences = std::move(text.subsequences);
   for (const KernelValue& value : text.values) launch.numbers.push_back(number_of(graph, value.scalar, value.value));

@@ -33,6 +33,7 @@ struct Launch {
   int64_t tensor_count = 0;            // of a kernel on a GPU
   std::vector<LaunchNumber> numbers;   // a kernel's scalars, or the factors of a product
   std::vector<uint32_t> subsequences;  // of a kernel's dropouts
+  int threads = 1;                     // of a kernel on the CPU
   int64_t scratch_bytes = 0;           // that it needs, aligned to 64
   // A product: its call, and the tensors of a, b and c. Several tensors are stacked: adjacent in memory.
   GemmCall gemm;

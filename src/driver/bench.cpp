@@ -135,6 +135,7 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   if (!loaded) return loaded.error();
   Result<PlanSession> session = PlanSession::open(*loaded);
   if (!session) return session.error();
+  if (options.keep_denormals) session->set_denormals(Denormals::keep);
   const Result<Values<double>> given = take_given(loaded->training, options.in, kTimingSeed);
   if (!given) return given.error();
   if (Result<Done> put = session->put(*given); !put) return put.error();

@@ -25,13 +25,25 @@ constexpr size_t kFewestDecided = 4;
 
 double largest(const std::vector<double>& values) {
   double most = 0;
-  for (const double x : values) most = std::max(most, std::abs(x));
+  for (const double x : values) most = std::isfinite(x) ? std::max(most, std::abs(x)) : most;
   return most;
 }
 
-double squared_distance(const std::vector<double>& one, const std::vector<double>& other) {
+// Whether the storage type has no finite value for what is wanted, and this is what it has instead.
+bool is_same_non_finite(DType dtype, double wanted, double found) {
+  const double stored = rounded_to(dtype, wanted);
+  return std::isnan(stored) ? std::isnan(found) : std::isinf(stored) && found == stored;
+}
+
+// Where the unfused program overflows, others may.
+double squared_distance(DType dtype, const std::vector<double>& wanted, const std::vector<double>& unfused,
+                        const std::vector<double>& found) {
   double sum = 0;
-  for (size_t k = 0; k < one.size(); ++k) sum += one[k] == other[k] ? 0 : (one[k] - other[k]) * (one[k] - other[k]);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    const bool same = wanted[k] == found[k] || is_same_non_finite(dtype, wanted[k], found[k]) ||
+                      (!std::isfinite(unfused[k]) && !std::isfinite(found[k]));
+    sum += same ? 0 : (wanted[k] - found[k]) * (wanted[k] - found[k]);
+  }
   return sum;
 }
 
@@ -56,6 +68,7 @@ class OutputErrors {
     }
     sums_.resize(outputs.size());
     decided_sums_.resize(outputs.size());
+    finite_.resize(outputs.size());
   }
 
   // Errors of half precisions are random: one draw of a few elements says little.
@@ -68,6 +81,9 @@ class OutputErrors {
 
   // The number of draws in which rounding changes no comparison, ReLU or maximum.
   size_t decided() const { return decided_; }
+
+  // Whether the reference has a finite element of the output: if not, the check says little.
+  bool has_finite(size_t output) const { return finite_[output] > 0; }
 
   // Over decided draws if there are enough. If not, the program has many elements, of which few jump.
   double fraction(size_t output) const {
@@ -100,9 +116,11 @@ class OutputErrors {
     decided_ += *clear ? 1 : 0;
     for (size_t k = 0; k < outputs_.size(); ++k) {
       const size_t tensor = outputs_[k].tensor.at();
-      const double storage = storage_error(graph_.tensors[tensor].dtype, largest(exact[tensor]));
-      const Sums draw{0, squared_distance(exact[tensor], found[tensor]),
-                      squared_distance(exact[tensor], rounded[tensor]), storage * storage};
+      const DType dtype = graph_.tensors[tensor].dtype;
+      const double storage = storage_error(dtype, largest(exact[tensor]));
+      const Sums draw{0, squared_distance(dtype, exact[tensor], rounded[tensor], found[tensor]),
+                      squared_distance(dtype, exact[tensor], rounded[tensor], rounded[tensor]), storage * storage};
+      for (const double x : exact[tensor]) finite_[k] += std::isfinite(x) ? 1 : 0;
       sums_[k].add(draw);
       if (*clear) decided_sums_[k].add(draw);
     }
@@ -115,17 +133,21 @@ class OutputErrors {
     if (Result<Done> ran = interpret(graph_, bounded, random); !ran) return ran;
     for (size_t k = 0; k < outputs_.size(); ++k) {
       const size_t tensor = outputs_[k].tensor.at();
+      const DType dtype = graph_.tensors[tensor].dtype;
       double most = 0;
-      for (const Bounded<kDigits>& x : bounded[tensor]) most = std::max(most, std::abs(x.value));
+      for (const Bounded<kDigits>& x : bounded[tensor])
+        most = std::isfinite(x.value) ? std::max(most, std::abs(x.value)) : most;
       for (size_t element = 0; element < found[tensor].size(); ++element) {
         const Bounded<kDigits>& wanted = bounded[tensor][element];
         // In float64, a gradient that is zero up to rounding has no relative error: the bound is the tolerance.
         const double relative = kDigits == 53 ? kFloat64 * most : 0;
-        const double allowed =
-            std::max(relative, wanted.error) + storage_error(graph_.tensors[tensor].dtype, wanted.value);
+        const double allowed = std::max(relative, wanted.error) + storage_error(dtype, wanted.value);
         const double value = found[tensor][element];
-        const double difference = value == wanted.value ? 0 : std::abs(value - wanted.value) / allowed;
-        if (!(difference <= sums_[k].worst)) sums_[k].worst = difference;  // also true for NaN
+        const bool same = value == wanted.value || is_same_non_finite(dtype, wanted.value, value);
+        const double difference = same ? 0 : std::abs(value - wanted.value) / allowed;
+        finite_[k] += std::isfinite(wanted.value) ? 1 : 0;
+        // A NaN is worse than any number, and stays.
+        if (!std::isnan(sums_[k].worst) && !(difference <= sums_[k].worst)) sums_[k].worst = difference;
       }
     }
     return Done{};
@@ -136,6 +158,7 @@ class OutputErrors {
   Decisions decisions_;
   std::vector<Sums> sums_;
   std::vector<Sums> decided_sums_;
+  std::vector<size_t> finite_;  // elements of the reference
   size_t decided_ = 0;
   bool half_ = false;
   bool single_ = false;
@@ -143,7 +166,8 @@ class OutputErrors {
 
 }  // namespace
 
-Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds) {
+Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds,
+                             const std::string& examples) {
   const Graph& graph = loaded.training.graph;
   PlanCheck check;
   check.seconds = kPasses * reference_seconds(graph);
@@ -156,7 +180,9 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
   for (uint64_t draw = 0; draw < static_cast<uint64_t>(draws); ++draw) {
     if (static_cast<double>(draw) >= kMostDraws && error.decided() >= kFewestDecided) break;
     const uint64_t seed = kSeed + draw;
-    Values<double> given = draw_given(loaded.training, seed);
+    Result<Values<double>> taken_in = take_given(loaded.training, examples, seed);
+    if (!taken_in) return taken_in.error();
+    Values<double>& given = *taken_in;
     for (size_t k = 0; k < given.size(); ++k) {
       if (graph.tensors[k].role == TensorRole::scalar) continue;
       for (double& x : given[k]) x = rounded_to(graph.tensors[k].dtype, x);
@@ -176,6 +202,7 @@ Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, dou
                                 " times as much as rounding explains"),
                          "this is a bug in Millrace: please report it with the program");
     }
+    if (!error.has_finite(k)) check.not_finite.push_back(outputs[k].name);
     if (fraction > check.worst) {
       check.worst = fraction;
       check.tensor = outputs[k].name;

@@ -8,6 +8,7 @@
 #include "driver/finish_time.h"
 #include "driver/given_tensors.h"
 #include "driver/plan_session.h"
+#include "driver/slow_step.h"
 #include "driver/step_times.h"
 
 namespace millrace {
@@ -40,8 +41,11 @@ LoadedPlan loaded(const StepPlan& plan, const Prepared& prepared, const std::str
 
 class Finisher {
  public:
-  Finisher(const Tuned& tuned, Phases& phases)
-      : tuned_(tuned), phases_(phases), end_(phases.deadline().later_by(grace_seconds(tuned.budget))) {}
+  Finisher(const Tuned& tuned, const std::string& examples, Phases& phases)
+      : tuned_(tuned),
+        examples_(examples),
+        phases_(phases),
+        end_(phases.deadline().later_by(grace_seconds(tuned.budget))) {}
 
   Result<FinishedPlan> run(SelectMethod method, std::string folder) {
     made_.folder = std::move(folder);
@@ -83,8 +87,7 @@ class Finisher {
     if (!session) return session.error();
     made_.device = session->device();
     if (!fits(made_.selected.plan.cost, draw_seconds(tuned_.prepared.training.graph))) return not_timed(kNoTime);
-    const Values<double> given = draw_given(tuned_.prepared.training, kTimingSeed);
-    if (Result<Done> put = session->put(given); !put) return put;
+    if (Result<Done> put = put_inputs(tuned_.prepared, *session); !put) return put;
     Result<Baseline> baseline = make_baseline(tuned_);
     if (!baseline) {
       made_.not_timed = concat("not measured: ", baseline.error().diagnostics.front().message);
@@ -96,6 +99,11 @@ class Finisher {
       return time({&*session});
     }
     return compare(*session, std::move(*baseline));
+  }
+
+  Result<Done> put_inputs(const Prepared& prepared, PlanSession& session) const {
+    const Result<Values<double>> given = take_given(prepared.training, examples_, kTimingSeed);
+    return given ? session.put(*given) : Result<Done>(given.error());
   }
 
   // Kernels that were measured are in the cache.
@@ -117,7 +125,7 @@ class Finisher {
     const LoadedPlan unfused = loaded(baseline.selected.plan, baseline.prepared, "");
     Result<PlanSession> before = PlanSession::open(unfused);
     if (!before) return before.error();
-    if (Result<Done> put = before->put(draw_given(baseline.prepared.training, kTimingSeed)); !put) return put;
+    if (Result<Done> put = put_inputs(baseline.prepared, *before); !put) return put;
     if (Result<Done> timed = time({&session, &*before}); !timed) return timed;
     if (!made_.before) return Done{};
     made_.selected.plan.default_cost = baseline.selected.plan.default_cost = made_.before->median;
@@ -135,7 +143,18 @@ class Finisher {
     if (sessions.size() > 1) made_.before = (**times)[1];
     if (!tuned_.machine.target().own_memory)
       made_.disturbance = disturbance(meter.others_cores(), tuned_.machine.threads);
+    if (Result<Done> examined = examine(*sessions.front()); !examined) return examined;
     return read_clock(*sessions.front());
+  }
+
+  Result<Done> examine(PlanSession& session) {
+    const bool slow = made_.after->median > kFarSlowerThanPredicted * made_.selected.plan.cost;
+    if (!slow || tuned_.machine.target().own_memory) return Done{};
+    const Result<SlowStep> found =
+        examine_slow_step(session, loaded(made_.selected.plan, tuned_.prepared, made_.folder));
+    if (!found) return found.error();
+    made_.why_slow = explained(*found);
+    return Done{};
   }
 
   Result<Done> read_clock(PlanSession& session) {
@@ -163,13 +182,14 @@ class Finisher {
     Result<PlanSession> session = PlanSession::open(plan);
     if (!session) return session.error();
     const double most = std::min(kMostChecking, left() / kTooOptimistic);
-    const Result<PlanCheck> checked = check_plan(plan, *session, most);
+    const Result<PlanCheck> checked = check_plan(plan, *session, most, examples_);
     if (!checked) return checked.error();
     made_.check = *checked;
     return Done{};
   }
 
   const Tuned& tuned_;
+  const std::string& examples_;
   Phases& phases_;
   const Deadline end_;  // of parts that the plan does not need
   FinishedPlan made_;
@@ -177,8 +197,9 @@ class Finisher {
 
 }  // namespace
 
-Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, Phases& phases) {
-  return Finisher(tuned, phases).run(method, std::move(folder));
+Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, const std::string& examples,
+                            Phases& phases) {
+  return Finisher(tuned, examples, phases).run(method, std::move(folder));
 }
 
 }  // namespace millrace

@@ -30,10 +30,13 @@ struct FinishedPlan {
   std::optional<double> relative_clock;        // of a GPU after the steps
   std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
   std::string disturbance;                     // what disturbed the times; empty: nothing known
+  std::string why_slow;                        // of a step far slower than predicted; empty: it is not
 
   const StepPlan& plan() const { return selected.plan; }
 };
 
-Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, Phases& phases);
+// `examples`: a file of inputs for timing and checking, as for take_given; empty: random.
+Result<FinishedPlan> finish(const Tuned& tuned, SelectMethod method, std::string folder, const std::string& examples,
+                            Phases& phases);
 
 }  // namespace millrace

@@ -5,7 +5,7 @@
 
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "ir/index_limits.h"
+#include "reference/draw_rules.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -98,31 +98,27 @@ Result<Done> take_from_file(const std::string& path, const Graph& graph, const s
 }
 
 void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values) {
-  const std::vector<int64_t> limits = index_limits(graph);
+  const DrawRules rules = draw_rules(graph);
   for (size_t k = 0; k < given.size(); ++k) {
     const TensorId tensor = given[k].tensor;
     std::vector<double>& elements = values[given[k].tensor.at()];
     if (!elements.empty()) continue;
     elements.resize(static_cast<size_t>(elements_of(graph, given[k].tensor)));
     for (size_t e = 0; e < elements.size(); ++e)
-      elements[e] =
-          drawn_value(graph.tensor(tensor), limits[tensor.at()], uniform_draw(seed, static_cast<uint32_t>(k), e));
+      elements[e] = drawn_value(rules[tensor.at()], uniform_draw(seed, static_cast<uint32_t>(k), e));
   }
 }
 
 }  // namespace
 
-Values<double> draw_given(const TrainingGraph& training, uint64_t seed) {
-  Values<double> values(training.graph.tensors.size());
-  draw_missing(training.graph, given_tensors(training), seed, values);
-  return values;
-}
-
 Result<Values<double>> take_given(const TrainingGraph& training, const std::string& path, uint64_t seed) {
-  if (path.empty()) return draw_given(training, seed);
-  if (Result<Done> distinct = check_names(training); !distinct) return distinct.error();
   Values<double> values(training.graph.tensors.size());
   const std::vector<Given> given = given_tensors(training);
+  if (path.empty()) {
+    draw_missing(training.graph, given, seed, values);
+    return values;
+  }
+  if (Result<Done> distinct = check_names(training); !distinct) return distinct.error();
   if (Result<Done> taken = take_from_file(path, training.graph, given, values); !taken) return taken.error();
   draw_missing(training.graph, given, seed, values);
   return values;

@@ -35,11 +35,8 @@ std::vector<Made> made_tensors(const TrainingGraph& training);
 // Fails if a name in a file would be ambiguous, as with an argument `x` and a result `d_x`.
 Result<Done> check_names(const TrainingGraph& training);
 
-// Random inputs, by tensor of the graph.
-Values<double> draw_given(const TrainingGraph& training, uint64_t seed);
-
-// Inputs from a file, with missing optional ones random. Reports all mismatches at once. With an empty path all inputs
-// are random.
+// Inputs by tensor of the graph, from a file, with missing optional ones random. Reports all mismatches at once. With
+// an empty path all inputs are random, as reference/draw_rules.h says.
 Result<Values<double>> take_given(const TrainingGraph& training, const std::string& path, uint64_t seed);
 
 }  // namespace millrace

@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "driver/finish.h"
 #include "driver/finish_time.h"
+#include "driver/given_tensors.h"
+#include "driver/pipeline.h"
 #include "driver/report.h"
 #include "driver/tuning.h"
 #include "millrace/millrace.h"
@@ -43,12 +45,14 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
   made.worst_error = finished.check.worst;
   made.reference_seconds = finished.check.seconds;
   made.check_limit = finished.check.limit;
+  made.not_finite = finished.check.not_finite;
   made.unchecked = finished.unchecked;
   made.before = seconds_shown(finished.before);
   made.step = seconds_shown(finished.after);
   made.loops_before = finished.loops_before;
   made.not_timed = finished.not_timed;
   made.disturbance = finished.disturbance;
+  made.why_slow = finished.why_slow;
   made.baseline_kept = finished.kept.has_value();
   made.relative_clock = finished.relative_clock;
   if (finished.idle_gapped) {
@@ -56,6 +60,16 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
     made.idle_gapped_clock = finished.idle_gapped->relative_clock;
   }
   return made;
+}
+
+// Whether the file of inputs fits the program, before anything takes long.
+Result<Done> check_examples(const OptimizeOptions& options) {
+  if (options.in.empty()) return Done{};
+  Stages stages;
+  const Result<TrainingGraph> training = train(stages, options.explore.program);
+  if (!training) return training.error();
+  const Result<Values<double>> given = take_given(*training, options.in, 0);
+  return given ? Result<Done>(Done{}) : Result<Done>(given.error());
 }
 
 // The report of the step before optimization shows that program: the measurements belong to the fused one.
@@ -99,10 +113,11 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   if (!method) return method.error();
   const Result<Deadline> deadline = deadline_of(explore);
   if (!deadline) return deadline.error();
+  if (Result<Done> fits = check_examples(options); !fits) return fits.error();
   Phases phases(explore.progress, *deadline);
   Result<Tuned> tuned = tune(explore, Measuring::within_budget, phases, finish_time);
   if (!tuned) return tuned.error();
-  Result<FinishedPlan> finished = finish(*tuned, *method, folder_of(options), phases);
+  Result<FinishedPlan> finished = finish(*tuned, *method, folder_of(options), options.in, phases);
   if (!finished) return finished.error();
   if (std::vector<ExplorationPoint>& points = tuned->explored.summary.points; !points.empty())
     points.back().step = finished->selected_cost;

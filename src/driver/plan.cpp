@@ -217,6 +217,8 @@ int64_t Plan::saved_bytes() const { return implementation_->saved_bytes; }
 int64_t Plan::workspace_bytes() const { return implementation_->workspace_bytes; }
 int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 
+void Plan::keep_denormals() { implementation_->executor->set_denormals(Denormals::keep); }
+
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
   implementation_->saved |= tensors.saved == nullptr;

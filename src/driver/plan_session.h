@@ -19,6 +19,9 @@ class PlanSession {
   // `loaded` must outlive the session.
   static Result<PlanSession> open(const LoadedPlan& loaded);
 
+  // Of the following passes; on the CPU they are flushed unless told otherwise.
+  void set_denormals(Denormals wanted) { executor_->set_denormals(wanted); }
+
   // Copies in arguments and results' gradients, row-major, one per tensor of the graph.
   Result<Done> put(const Values<double>& given);
   // Copies out results and arguments' gradients.

@@ -71,6 +71,7 @@ std::string summary_json(const std::vector<StoredTensor>& made) {
 Result<Done> run_by_plan(const LoadedPlan& loaded, const RunOptions& options, Values<double>& values) {
   Result<PlanSession> session = PlanSession::open(loaded);
   if (!session) return session.error();
+  if (options.keep_denormals) session->set_denormals(Denormals::keep);
   if (Result<Done> put = session->put(values); !put) return put;
   if (Result<Done> bound = session->bind(options.seed, options.step); !bound) return bound;
   if (Result<Done> ran = session->step(); !ran) return ran;

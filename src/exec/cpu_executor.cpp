@@ -101,6 +101,7 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
           ErrorKind::bad_input,
           concat("invalid plan: scratch_bytes: launches[", k, "] needs ", launch->scratch_bytes(), " bytes"),
           "run millrace optimize again");
+    made.threads_ = std::max(made.threads_, launch->threads());
     made.launches_.push_back(std::move(*launch));
   }
   made.tensors_ = LaunchTensors(plan, launches);
@@ -129,6 +130,7 @@ Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
 
 Result<Done> CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{tensors_.scalars(), seed_, step_};
+  const DenormalScope scope(denormals_, threads_);
   for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.tensors_of(k), state, tensors_.scratch());
   return Done{};
 }

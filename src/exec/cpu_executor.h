@@ -34,6 +34,7 @@ class CpuExecutor : public Executor {
   Result<Done> backward() override { return run(tensors_.backward(), launches_.size()); }
   Result<Done> step() override { return run(0, launches_.size()); }
   Result<Done> launch(size_t number) override { return run(number, number + 1); }
+  void set_denormals(Denormals wanted) override { denormals_ = wanted; }
 
  private:
   struct Free {
@@ -48,6 +49,8 @@ class CpuExecutor : public Executor {
   std::vector<CpuLaunch> launches_;
   std::unique_ptr<char, Free> arena_;  // null: works in the caller's memory
   LaunchTensors tensors_;
+  Denormals denormals_ = kPlanDenormals;
+  int threads_ = 1;  // the most of a launch
   uint64_t seed_ = 0;
   uint32_t step_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cpu/denormals.h"
 #include "millrace/result.h"
 
 namespace millrace {
@@ -43,6 +44,9 @@ class Executor {
   virtual Result<Done> step() = 0;
   // One launch, in the plan's order: for timing.
   virtual Result<Done> launch(size_t number) = 0;
+
+  // What the following runs do with denormal numbers, which a GPU computes at full speed.
+  virtual void set_denormals(Denormals) {}
 
   // The device in whose memory the tensors are, and on whose stream runs are enqueued. Null: tensors are in host
   // memory, and a run ends when its work does.

@@ -1,7 +1,6 @@
 #include "ir/index_limits.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace millrace {
 namespace {
@@ -38,15 +37,6 @@ std::vector<int64_t> index_limits(const Graph& graph) {
     if (is_integer(graph.tensor(argument).dtype) && readers[argument.at()].empty()) limits[argument.at()] = 1;
   }
   return limits;
-}
-
-double drawn_value(const Tensor& tensor, int64_t limit, double uniform) {
-  constexpr int64_t kSmall = 4;
-  if (tensor.dtype == DType::boolean) return uniform < 0 ? 0 : 1;
-  // A float selects too: np.arange, stored by another kernel.
-  if (limit == 0 && !is_integer(tensor.dtype)) return uniform;
-  const int64_t positions = limit == 0 ? kSmall : limit;
-  return std::min(std::floor((uniform + 1) / 2 * static_cast<double>(positions)), static_cast<double>(positions - 1));
 }
 
 }  // namespace millrace

@@ -12,8 +12,4 @@ namespace millrace {
 // select nothing. Integers that nothing reads may have selected from any axis before the program was simplified: one.
 std::vector<int64_t> index_limits(const Graph& graph);
 
-// What a drawn input of the tensor contains, from a number that is uniform in [-1, 1): that number; of a boolean its
-// sign; of integers that select from an axis a position on it; of other integers 0 to 3.
-double drawn_value(const Tensor& tensor, int64_t limit, double uniform);
-
 }  // namespace millrace

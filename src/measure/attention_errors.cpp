@@ -18,8 +18,8 @@ double growths_of(const Attention& attention) { return static_cast<double>(atten
 
 }  // namespace
 
-int power_of_queries(double scale, int64_t inner) {
-  const double deviation = std::abs(scale) * std::sqrt(static_cast<double>(inner)) / 3;
+int power_of_queries(double scale, int64_t inner, double product) {
+  const double deviation = std::abs(scale) * std::sqrt(static_cast<double>(inner)) * product;
   const int power = deviation > 0 ? static_cast<int>(std::lround(std::log2(1.5 / deviation))) : 0;
   return std::clamp(power, -4, 8);
 }

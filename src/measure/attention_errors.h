@@ -7,8 +7,9 @@
 namespace millrace {
 
 // The power of two by which queries are scaled, so that the scores have a deviation of about 1.5 and the softmax is not
-// flat. The product of two drawn elements has a variance of 1/9; a power of two keeps the queries representable.
-int power_of_queries(double scale, int64_t inner);
+// flat. `product`: the size of the product of a drawn query's and a key's element. A power of two keeps the queries
+// representable.
+int power_of_queries(double scale, int64_t inner, double product);
 
 class AttentionErrors {
  public:

@@ -112,8 +112,9 @@ Strides strides_of(const Graph& graph, TensorId tensor, const std::vector<int>& 
 // are sums over the group.
 class Heads {
  public:
-  Heads(const Graph& graph, const Partition& partition, ReferenceData& reference_data)
+  Heads(const Graph& graph, const DrawRules& rules, const Partition& partition, ReferenceData& reference_data)
       : graph_(graph),
+        rules_(rules),
         partition_(partition),
         attention_(partition.attention),
         reference_data_(reference_data),
@@ -162,7 +163,9 @@ class Heads {
     return reference_data_.outputs[position_in(partition_.writes, attention_.tensors[operand])];
   }
   void scale_queries() {
-    const int power = power_of_queries(scale_, attention_.inner);
+    const double product =
+        size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
+    const int power = power_of_queries(scale_, attention_.inner, product);
     for (double& x : input(Attention::q)) x = std::ldexp(x, power);
   }
 
@@ -383,6 +386,7 @@ class Heads {
   }
 
   const Graph& graph_;
+  const DrawRules& rules_;
   const Partition& partition_;
   const Attention& attention_;
   ReferenceData& reference_data_;
@@ -396,8 +400,9 @@ class Heads {
 
 }  // namespace
 
-void complete_attention(const Graph& graph, const Partition& partition, ReferenceData& reference_data) {
-  Heads(graph, partition, reference_data).run();
+void complete_attention(const Graph& graph, const DrawRules& rules, const Partition& partition,
+                        ReferenceData& reference_data) {
+  Heads(graph, rules, partition, reference_data).run();
 }
 
 }  // namespace millrace

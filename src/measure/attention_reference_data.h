@@ -6,9 +6,9 @@
 
 namespace millrace {
 
-// Takes reference data with drawn inputs, makes the inputs consistent, and fills in the outputs. Scales the queries so
-// that the softmax is not flat. The output and the logarithms that backward reads are computed from the stored queries,
-// keys and values.
+// Takes reference data with inputs drawn by these rules, makes the inputs consistent, and fills in the outputs. Scales
+// the queries so that the softmax is not flat. The output and the logarithms that backward reads are computed from the
+// stored queries, keys and values.
 //
 // Allowed errors besides the rounding of stored values, with u = 2⁻²⁴:
 // - float32 sums on tensor cores, which may truncate instead of round: 2u per addition, of all magnitudes together;
@@ -18,6 +18,7 @@ namespace millrace {
 //   multiplied again;
 // - backward's sum over a row's weights and their gradients uses the stored output.
 // Each is propagated to the outputs as a worst-case bound; none is measured.
-void complete_attention(const Graph& graph, const Partition& partition, ReferenceData& reference_data);
+void complete_attention(const Graph& graph, const DrawRules& rules, const Partition& partition,
+                        ReferenceData& reference_data);
 
 }  // namespace millrace

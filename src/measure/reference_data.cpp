@@ -8,7 +8,6 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "ir/index_limits.h"
 #include "measure/attention_reference_data.h"
 #include "measure/library_gelu.h"
 #include "measure/partition_graph.h"
@@ -90,14 +89,15 @@ Result<bool> expect(const Graph& whole, const Partition& partition, const Partit
 }
 
 // For a small attention, the expected values come from the reference.
-Result<ReferenceData> make_attention_reference_data(const Graph& graph, const Partition& partition, uint64_t seed) {
+Result<ReferenceData> make_attention_reference_data(const Graph& graph, const DrawRules& rules,
+                                                    const Partition& partition, uint64_t seed) {
   constexpr double kLargeAttention = 3e7;  // products of the scores and of the output
   const Attention& attention = partition.attention;
   const double products = static_cast<double>(attention.heads()) *
                           static_cast<double>(attention.queries * attention.keys) *
                           static_cast<double>(attention.inner + attention.values);
-  ReferenceData reference_data = draw_inputs(graph, partition, seed, InputRange::any_sign);
-  complete_attention(graph, partition, reference_data);
+  ReferenceData reference_data = draw_inputs(graph, rules, partition, seed);
+  complete_attention(graph, rules, partition, reference_data);
   if (products > kLargeAttention) return reference_data;
   ReferenceData reference = reference_data;
   const Result<bool> finite = expect<53>(graph, partition, partition_graph(graph, partition), reference);
@@ -133,10 +133,10 @@ double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const 
 }
 
 double storage_error(DType dtype, double value) {
-  // Half the distance to the next number, plus half the smallest number; float32 may also flush subnormals.
+  // Half the distance to the next number, plus half the smallest number; what computes in float32 may flush subnormals.
   switch (dtype) {
     case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-134;
+    case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-120;
     case DType::float32: return std::abs(value) * 0x1p-24 + 0x1p-120;
     case DType::float64: return std::abs(value) * 0x1p-53 + 0x1p-1000;
     case DType::boolean:
@@ -146,38 +146,44 @@ double storage_error(DType dtype, double value) {
   return 0;
 }
 
-std::vector<double> drawn_arguments(const Graph& graph, uint64_t seed) {
+std::vector<double> drawn_arguments(const Graph& graph, const DrawRules& rules, uint64_t seed) {
   std::vector<double> arguments;
   for (size_t k = 0; k < graph.arguments.size(); ++k)
-    arguments.push_back(0.75 + 0.25 * uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0));
+    arguments.push_back(
+        drawn_value(rules[graph.arguments[k].at()], uniform_draw(seed, static_cast<uint32_t>(1000 + k), 0)));
   return arguments;
 }
 
-ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range) {
+DrawRules all_positive(const DrawRules& rules) {
+  DrawRules made = rules;
+  for (DrawRule& rule : made) {
+    rule.middle = 0.625;
+    rule.reach = 0.375;
+  }
+  return made;
+}
+
+ReferenceData draw_inputs(const Graph& graph, const DrawRules& rules, const Partition& partition, uint64_t seed) {
   ReferenceData reference_data;
   reference_data.random = {seed, 1};
-  const std::vector<int64_t> limits = index_limits(graph);
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const TensorId tensor = partition.reads[k];
     const auto elements = static_cast<size_t>(elements_of(graph, tensor));
-    const DType dtype = graph.tensor(tensor).dtype;
-    const int64_t limit = limits[tensor.at()];
+    const DrawRule& rule = rules[tensor.at()];
     std::vector<double> values(elements);
     if (const Operator* dropout = dropout_of(graph, tensor)) {
       values = dropout_mask(*dropout, elements, reference_data.random);
     } else {
       in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
         for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
-          const double drawn = uniform_draw(seed, static_cast<uint32_t>(k), element);
-          const bool number = is_floating(dtype) && limit == 0;
-          values[element] = number ? rounded_to(dtype, range == InputRange::positive ? 0.625 + 0.375 * drawn : drawn)
-                                   : drawn_value(graph.tensor(tensor), limit, drawn);
+          const double drawn = drawn_value(rule, uniform_draw(seed, static_cast<uint32_t>(k), element));
+          values[element] = rule.positions == 0 ? rounded_to(rule.dtype, drawn) : drawn;
         }
       });
     }
     reference_data.inputs.push_back(std::move(values));
   }
-  reference_data.arguments = drawn_arguments(graph, seed);
+  reference_data.arguments = drawn_arguments(graph, rules, seed);
   return reference_data;
 }
 
@@ -188,12 +194,17 @@ static std::string number_name(const Graph& graph, TensorId id) {
   return tensor.role == TensorRole::scalar ? concat("; scalar ", tensor.name) : "";
 }
 
-std::string reference_data_name(const Graph& graph, const Partition& partition) {
+std::string reference_data_name(const Graph& graph, const DrawRules& rules, const Partition& partition) {
   std::string name = print_partition(graph, partition);
   const auto add = [&](const Operator* dropout) {
     if (dropout != nullptr) name += concat("; subsequence ", dropout->subsequence);
   };
-  for (const TensorId tensor : partition.reads) add(dropout_of(graph, tensor));
+  for (const TensorId tensor : partition.reads) {
+    add(dropout_of(graph, tensor));
+    const DrawRule& rule = rules[tensor.at()];
+    name += concat("; drawn ", std::bit_cast<uint64_t>(rule.middle), " ", std::bit_cast<uint64_t>(rule.reach), " ",
+                   rule.positions);
+  }
   for (const std::vector<OperatorId>* operators : {&partition.operators, &partition.repeats}) {
     for (const OperatorId id : *operators) {
       const Operator& op = graph.operators[id.at()];
@@ -204,10 +215,11 @@ std::string reference_data_name(const Graph& graph, const Partition& partition) 
   return name;
 }
 
-Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& partition, uint64_t seed) {
-  if (partition.kind == PartitionKind::attention) return make_attention_reference_data(graph, partition, seed);
+Result<ReferenceData> make_reference_data(const Graph& graph, const DrawRules& rules, const Partition& partition,
+                                          uint64_t seed) {
+  if (partition.kind == PartitionKind::attention) return make_attention_reference_data(graph, rules, partition, seed);
   if (partition.operators.empty()) {  // a conversion: the output equals the input
-    ReferenceData reference_data = draw_inputs(graph, partition, seed, InputRange::any_sign);
+    ReferenceData reference_data = draw_inputs(graph, rules, partition, seed);
     for (double& x : reference_data.inputs[0]) x = rounded_to(graph.tensor(partition.reads[0]).dtype, x);
     reference_data.outputs = {{reference_data.inputs[0], std::vector<double>(reference_data.inputs[0].size(), 0.0)}};
     return reference_data;
@@ -218,8 +230,8 @@ Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& p
   const bool wide = std::any_of(stored.begin(), stored.end(),
                                 [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
   ReferenceData reference_data;
-  for (const InputRange range : {InputRange::any_sign, InputRange::positive}) {
-    reference_data = draw_inputs(graph, partition, seed, range);
+  for (const DrawRules& each : {rules, all_positive(rules)}) {
+    reference_data = draw_inputs(graph, each, partition, seed);
     const Result<bool> finite = wide ? expect<53>(graph, partition, subgraph, reference_data)
                                      : expect<24>(graph, partition, subgraph, reference_data);
     if (!finite) return finite.error();

@@ -7,6 +7,7 @@
 
 #include "candidates/candidates.h"
 #include "millrace/result.h"
+#include "reference/draw_rules.h"
 #include "reference/interpreter.h"
 
 namespace millrace {
@@ -23,22 +24,22 @@ struct ReferenceData {
   RandomState random;
 };
 
-// Equal for partitions with equal reference data: they compute the same with the same dropout masks. Equal partitions
-// may have different masks.
-std::string reference_data_name(const Graph& graph, const Partition& partition);
+// Equal for partitions with equal reference data: they compute the same from numbers of the same range with the same
+// dropout masks. Equal partitions may have different masks and ranges.
+std::string reference_data_name(const Graph& graph, const DrawRules& rules, const Partition& partition);
 
-Result<ReferenceData> make_reference_data(const Graph& graph, const Partition& partition, uint64_t seed);
-
-enum class InputRange {
-  any_sign,  // -1 to 1
-  positive,  // 0.25 to 1: for operators such as a logarithm
-};
+// `rules`: of the whole graph. If they lead to infinities, all inputs are positive instead.
+Result<ReferenceData> make_reference_data(const Graph& graph, const DrawRules& rules, const Partition& partition,
+                                          uint64_t seed);
 
 // Reference data without outputs.
-ReferenceData draw_inputs(const Graph& graph, const Partition& partition, uint64_t seed, InputRange range);
+ReferenceData draw_inputs(const Graph& graph, const DrawRules& rules, const Partition& partition, uint64_t seed);
+
+// The same rules, but all numbers from 0.25 to 1.
+DrawRules all_positive(const DrawRules& rules);
 
 // Values for scalar arguments, one per argument of the program.
-std::vector<double> drawn_arguments(const Graph& graph, uint64_t seed);
+std::vector<double> drawn_arguments(const Graph& graph, const DrawRules& rules, uint64_t seed);
 
 // The mask of a dropout, row-major.
 std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const RandomState& random);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
+#include "device/cpu/denormals.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
@@ -71,8 +72,8 @@ int64_t reference_bytes() {
 
 }  // namespace
 
-Trials::Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
-    : graph_(graph), small_(shrunken(graph)), domains_(domains), references_(reference_bytes()) {}
+Trials::Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains)
+    : graph_(graph), rules_(std::move(rules)), domains_(domains), references_(reference_bytes()) {}
 
 MeasurementRow measured_row(const std::vector<double>& samples) {
   const Estimate found = estimate(samples);
@@ -131,15 +132,15 @@ struct Trials::Buffers {
 
 Result<Done> Trials::prepare_reference_data(const Partition& partition) {
   KnownReference made;
-  made.name = reference_data_name(graph_, partition);
+  made.name = reference_data_name(graph_, rules_, partition);
   known_ = references_.find(made.name);
   if (known_ != nullptr) return Done{};
   const double begin = now();
   made.by_peer = is_large(partition);
   if (made.by_peer) {
-    made.data = draw_inputs(graph_, partition, kSeed, InputRange::any_sign);
+    made.data = draw_inputs(graph_, rules_, partition, kSeed);
   } else {
-    Result<ReferenceData> reference_data = make_reference_data(graph_, partition, kSeed);
+    Result<ReferenceData> reference_data = make_reference_data(graph_, rules_, partition, kSeed);
     if (!reference_data) return reference_data.error();
     made.data = std::move(*reference_data);
   }
@@ -174,17 +175,28 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
   return "";
 }
 
+const Trials::Small& Trials::small() {
+  if (!small_) {
+    Graph graph = shrunken(graph_);
+    DrawRules rules = draw_rules(graph);
+    small_ = Small{std::move(graph), std::move(rules)};
+  }
+  return *small_;
+}
+
 // Checks a large contraction at small extents against the reference.
 std::string Trials::check_small(const Partition& partition, const Candidate& candidate) {
-  const Partition small = shrunken(partition, small_);
+  const Graph& graph = small().graph;
+  const Partition small_partition = shrunken(partition, graph);
   const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
-  Trials trials(small_, domains_);
-  if (Result<Done> found = trials.prepare_reference_data(small); !found)
+  Trials trials(graph, small().rules, domains_);
+  if (Result<Done> found = trials.prepare_reference_data(small_partition); !found)
     return found.error().diagnostics.front().message;
-  const Result<CpuLaunch> launch = CpuLaunch::prepare(lower(small_, small, layouts, candidate.config), nullptr);
+  const Result<CpuLaunch> launch =
+      CpuLaunch::prepare(lower(graph, small_partition, layouts, candidate.config), nullptr);
   if (!launch) return launch.error().diagnostics.front().message;
-  Buffers buffers(small_, small, layouts, launch->scratch_bytes());
-  const std::string wrong = trials.check(small, layouts, *launch, buffers);
+  Buffers buffers(graph, small_partition, layouts, launch->scratch_bytes());
+  const std::string wrong = trials.check(small_partition, layouts, *launch, buffers);
   return wrong.empty() ? "" : concat("at small extents: ", wrong);
 }
 
@@ -263,6 +275,7 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
     Result<CpuLaunch> launch = CpuLaunch::prepare(lower(graph_, partition, layouts, candidate.config), function);
     if (!launch) return failed_row(Outcome::failed, launch.error().diagnostics.front().message);
+    const DenormalScope scope(kPlanDenormals, launch->threads());
     const double begin = now();
     if (known_->by_peer && has_small_form(graph_, partition)) {
       if (std::string wrong = check_small(partition, candidate); !wrong.empty())

@@ -25,7 +25,7 @@ struct TrialSettings {
 // Returns rows without their key, which the caller fills in.
 class Trials {
  public:
-  Trials(const Graph& graph, const std::vector<TensorDomain>& domains);
+  Trials(const Graph& graph, const std::vector<TensorDomain>& domains) : Trials(graph, draw_rules(graph), domains) {}
 
   // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
@@ -33,6 +33,15 @@ class Trials {
 
  private:
   struct Buffers;
+
+  Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains);
+
+  // The graph at small extents.
+  struct Small {
+    Graph graph;
+    DrawRules rules;
+  };
+  const Small& small();
 
   Result<Done> prepare_reference_data(const Partition& partition);
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
@@ -46,7 +55,8 @@ class Trials {
                       std::vector<Buffers>& sets, const TrialSettings& settings) const;
 
   const Graph& graph_;
-  Graph small_;
+  const DrawRules rules_;
+  std::optional<Small> small_;
   const std::vector<TensorDomain>& domains_;
   ReferenceCache references_;
   KnownReference* known_ = nullptr;  // of the partition that is being tried

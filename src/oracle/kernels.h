@@ -77,7 +77,8 @@ MR_DEVICE double rounded_product(double a, double b) {
 #ifdef __CUDACC__
   return __dmul_rn(a, b);
 #else
-  return a * b;
+  const volatile double product = a * b;
+  return product;
 #endif
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kIndent = 11;  // of what follows the first word of a line
 constexpr size_t kWidth = 116;  // columns
-constexpr double kBusy = 1.25;  // a step that takes this much longer than predicted
+constexpr double kSlow = 1.25;  // a step that takes this much longer than predicted
 
 std::string percent_less(double before, double after) {
   if (before <= 0) return "";
@@ -56,7 +56,10 @@ std::string wrapped(const std::string& text, size_t indent) {
 std::string check_line(const StepPlan& plan, const Optimized& made) {
   if (made.checked)
     return concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
-                  " % of the allowed rounding error");
+                  " % of the allowed rounding error",
+                  made.not_finite.empty() ? ""
+                                          : concat("; for these inputs nothing of ", join(made.not_finite, ", "),
+                                                   " is finite: give typical ones with --in FILE"));
   const size_t launches = plan.launches.size();
   return concat(made.unchecked == 0 ? concat("each of the ", launches, " launches alone")
                                     : concat(launches - made.unchecked, " of the ", launches, " launches, each alone; ",
@@ -95,12 +98,13 @@ std::string warnings(const StepPlan& plan, const Optimized& made) {
   if (made.baseline_kept)
     return concat("The selected plan took longer than the step before optimization, so that step is the plan: every ",
                   "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."));
+  if (!made.why_slow.empty()) return concat("The prediction was ", shown_seconds(plan.cost), ". ", made.why_slow);
   if (!made.disturbance.empty())
     return concat("The machine is too busy to measure: ", made.disturbance,
                   ". Optimize again when it is idle; what was measured is stored.");
-  if (made.step && made.idle_gapped_seconds.value_or(made.step->median) > kBusy * plan.cost)
+  if (made.step && made.idle_gapped_seconds.value_or(made.step->median) > kSlow * plan.cost)
     return concat("The prediction was ", shown_seconds(plan.cost),
-                  ": other processes may have used the machine. millrace bench times the plan again.");
+                  "; no other process was seen to use the machine. millrace bench shows which launch takes longer.");
   return "";
 }
 

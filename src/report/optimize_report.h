@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "measure/measurements.h"
 #include "plan/plan.h"
@@ -33,6 +34,7 @@ struct Optimized {
   double worst_error = 0;  // as a fraction of the allowed error
   double reference_seconds = 0;
   double check_limit = 0;                     // seconds that were left for the check
+  std::vector<std::string> not_finite;        // outputs of which the reference has no finite element
   size_t unchecked = 0;                       // launches that were not checked by themselves
   std::optional<StepSeconds> before;          // a measured step before optimization
   std::optional<StepSeconds> step;            // of the selected plan
@@ -40,6 +42,7 @@ struct Optimized {
   size_t loops_before = 0;                    // contractions of that step that run as generated loops
   bool baseline_kept = false;                 // the selected plan was slower than the step before optimization
   std::string disturbance;                    // what disturbed the times; empty: nothing known
+  std::string why_slow;                       // of a step far slower than predicted; empty: it is not
   std::optional<double> relative_clock;       // of a GPU, after the steps
   std::optional<double> idle_gapped_seconds;  // of steps with idle gaps between them, if the clock is below the highest
   double idle_gapped_clock = 0;

@@ -330,7 +330,7 @@ std::set<std::string> check_against_reference(const TrainingGraph& training, siz
   std::set<std::string> partitions;
   for (const PartitionCandidates& entry : found.partitions) {
     if (!entry.candidates.empty()) partitions.insert(entry.partition.name);
-    const Result<ReferenceData> reference_data = make_reference_data(graph, entry.partition, 7);
+    const Result<ReferenceData> reference_data = make_reference_data(graph, draw_rules(graph), entry.partition, 7);
     EXPECT_TRUE(reference_data);
     const std::vector<TensorId> tensors = tensors_of(entry.partition);
     for (size_t k = 0; k < entry.candidates.size(); k += every) {
@@ -519,7 +519,8 @@ TEST(EpilogueProbes, AreTheReferencesElements) {
     for (const PartitionCandidates& entry : found->partitions) {
       if (!absorbs(entry)) continue;
       ++probed;
-      const Result<ReferenceData> reference_data = make_reference_data(training.graph, entry.partition, 7);
+      const Result<ReferenceData> reference_data =
+          make_reference_data(training.graph, draw_rules(training.graph), entry.partition, 7);
       ASSERT_TRUE(reference_data);
       const std::vector<Probe> probes = probes_of(training.graph, entry.partition, *reference_data, 50);
       EXPECT_EQ(probes.size(), 50 * entry.partition.writes.size() / entry.partition.product.tensors[2].size())

@@ -125,7 +125,8 @@ TEST(CpuKernel, PartitionsWithDifferentNumbersHaveTheirOwnReferenceData) {
   std::map<std::string, std::set<std::string>> names;
   for (const PartitionCandidates& entry : program.candidates.partitions) {
     const Graph& graph = program.training.graph;
-    names[print_partition(graph, entry.partition)].insert(reference_data_name(graph, entry.partition));
+    names[print_partition(graph, entry.partition)].insert(
+        reference_data_name(graph, draw_rules(graph), entry.partition));
   }
   EXPECT_TRUE(std::any_of(names.begin(), names.end(), [](const auto& entry) { return entry.second.size() == 2; }));
 }

@@ -15,6 +15,7 @@
 #include "candidates/stacked_program.h"
 #include "codegen/corner_programs.h"
 #include "device/cpu/blas_library.h"
+#include "device/cpu/denormals.h"
 #include "exec/run_plan.h"
 #include "exec/signs_program.h"
 #include "fusion/fusion_text.h"
@@ -97,6 +98,22 @@ TEST(CpuExecutor, RandomPlansOfRandomProgramsAgreeWithTheReference) {
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   expect_all_to_agree(plans);
+}
+
+TEST(CpuExecutor, DenormalsAreFlushedUnlessKeptAndTheCallersThreadsKeepThem) {
+  const MadePlan made = make_plan("N = 100\ndef f(x: float32[N]):\n    return x * x\n", {});
+  ASSERT_FALSE(testing::Test::HasFailure());
+  compile_kernels({&made});
+  Result<CpuExecutor> executor = executor_of(made);
+  ASSERT_TRUE(executor) << to_string(executor.error());
+  const Graph& graph = made.training.graph;
+  Values<double> given = drawn_values(made.training, 1);
+  given[graph.arguments[0].at()].assign(100, 0x1p-70);
+  const size_t result = graph.results[0].tensor.at();
+  EXPECT_EQ(run_plan(made, *executor, given, {1, 1})[result], std::vector<double>(100, 0));
+  EXPECT_EQ(denormals_of_threads(2), std::vector<Denormals>(2, Denormals::keep));
+  executor->set_denormals(Denormals::keep);
+  EXPECT_EQ(run_plan(made, *executor, given, {1, 1})[result], std::vector<double>(100, 0x1p-140));
 }
 
 TEST(CpuExecutor, LayoutsOfTheCallersChoiceAgreeWithTheReference) {

@@ -10,11 +10,11 @@
 #include "codegen/cpu/generate.h"
 #include "device/cpu/cpu_info.h"
 #include "device/test_kernels.h"
-#include "ir/index_limits.h"
 #include "measure/reference_data.h"
 #include "measure/tensor_memory.h"
 #include "plan/launched_partition.h"
 #include "reference/bounded.h"
+#include "reference/draw_rules.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -131,12 +131,12 @@ Values<double> drawn_values(const TrainingGraph& training, uint64_t seed) {
   Values<double> values(graph.tensors.size());
   std::vector<TensorId> given = graph.arguments;
   given.insert(given.end(), training.result_gradients.begin(), training.result_gradients.end());
-  const std::vector<int64_t> limits = index_limits(graph);
+  const DrawRules rules = draw_rules(graph);
   for (size_t k = 0; k < given.size(); ++k) {
     const Tensor& tensor = graph.tensor(given[k]);
     for (int64_t e = 0; e < elements_of(graph, given[k]); ++e) {
-      const double drawn = drawn_value(tensor, limits[given[k].at()],
-                                       uniform_draw(seed, static_cast<uint32_t>(k), static_cast<uint64_t>(e)));
+      const double drawn =
+          drawn_value(rules[given[k].at()], uniform_draw(seed, static_cast<uint32_t>(k), static_cast<uint64_t>(e)));
       values[given[k].at()].push_back(tensor.role == TensorRole::scalar ? drawn : rounded_to(tensor.dtype, drawn));
     }
   }

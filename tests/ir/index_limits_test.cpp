@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 
 #include "frontend/program_text.h"
@@ -28,19 +27,6 @@ def f(table: float32[V, 2], short: float32[M], ids: int32[N, 3], other: int32[N]
   EXPECT_EQ(of_arguments,
             (std::map<std::string, int64_t>{
                 {"table", 0}, {"short", 0}, {"ids", 11}, {"other", 7}, {"plain", 0}, {"flags", 0}, {"unread", 1}}));
-}
-
-TEST(IndexLimits, DrawnValuesAreOfTheTensorsType) {
-  const Tensor numbers{"x", DType::float32, {}, TensorRole::argument, 0};
-  const Tensor integers{"i", DType::int64, {}, TensorRole::argument, 0};
-  const Tensor booleans{"b", DType::boolean, {}, TensorRole::argument, 0};
-  EXPECT_EQ(drawn_value(numbers, 0, -0.25), -0.25);
-  EXPECT_EQ(drawn_value(booleans, 0, -0.25), 0);
-  EXPECT_EQ(drawn_value(booleans, 0, 0.25), 1);
-  EXPECT_EQ(drawn_value(integers, 10, -1), 0);
-  EXPECT_EQ(drawn_value(integers, 10, 0), 5);
-  EXPECT_EQ(drawn_value(integers, 10, std::nextafter(1.0, 0.0)), 9);
-  EXPECT_EQ(drawn_value(integers, 0, 0.75), 3);
 }
 
 }  // namespace

@@ -72,9 +72,9 @@ TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
     for (const Partition* const partition : {&made.forward, &made.backward}) {
-      ReferenceData direct = draw_inputs(graph, *partition, kSeed, InputRange::any_sign);
-      complete_attention(graph, *partition, direct);
-      const Result<ReferenceData> reference_data = make_reference_data(graph, *partition, kSeed);
+      ReferenceData direct = draw_inputs(graph, draw_rules(graph), *partition, kSeed);
+      complete_attention(graph, draw_rules(graph), *partition, direct);
+      const Result<ReferenceData> reference_data = make_reference_data(graph, draw_rules(graph), *partition, kSeed);
       ASSERT_TRUE(reference_data) << to_string(reference_data.error());
       EXPECT_EQ(direct.inputs, reference_data->inputs) << program.text();
       ASSERT_EQ(direct.outputs.size(), partition->writes.size());
@@ -102,8 +102,8 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
-    const Result<ReferenceData> backward = make_reference_data(graph, made.backward, kSeed);
-    const Result<ReferenceData> forward = make_reference_data(graph, made.forward, kSeed);
+    const Result<ReferenceData> backward = make_reference_data(graph, draw_rules(graph), made.backward, kSeed);
+    const Result<ReferenceData> forward = make_reference_data(graph, draw_rules(graph), made.forward, kSeed);
     ASSERT_TRUE(backward && forward);
     for (size_t k = 0; k < 3; ++k) EXPECT_EQ(backward->inputs[k], forward->inputs[k]);
     for (size_t k = 0; k < 2; ++k) {
@@ -125,7 +125,8 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
 TEST(AttentionReferenceData, RowsAreNotFlat) {
   for (const AttentionProgram& program : programs()) {
     const Attentions made = attentions_of(program.text());
-    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, made.forward, kSeed);
+    const Result<ReferenceData> reference_data =
+        make_reference_data(made.training.graph, draw_rules(made.training.graph), made.forward, kSeed);
     ASSERT_TRUE(reference_data);
     double least = std::numeric_limits<double>::infinity();
     double most = -least;
@@ -326,7 +327,8 @@ class Kernel {
 };
 
 std::string wrong_in(const Attentions& made, const Partition& partition, const Fault& fault) {
-  const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, partition, kSeed);
+  const Result<ReferenceData> reference_data =
+      make_reference_data(made.training.graph, draw_rules(made.training.graph), partition, kSeed);
   EXPECT_TRUE(reference_data);
   return Kernel(made.training.graph, partition, *reference_data, fault).run();
 }
@@ -383,7 +385,8 @@ TEST(AttentionReferenceData, OfLargeOnes) {
   Fault fault;
   fault.key_less = true;
   for (const Partition* const partition : {&made.forward, &made.backward}) {
-    const Result<ReferenceData> reference_data = make_reference_data(made.training.graph, *partition, kSeed);
+    const Result<ReferenceData> reference_data =
+        make_reference_data(made.training.graph, draw_rules(made.training.graph), *partition, kSeed);
     ASSERT_TRUE(reference_data);
     if (kSanitized) continue;  // the rest would take minutes
     EXPECT_EQ(Kernel(made.training.graph, *partition, *reference_data, {}).run(), "") << partition->name;

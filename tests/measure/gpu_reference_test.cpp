@@ -63,9 +63,10 @@ class GpuReferenceTest : public ScratchTest {
   }
 
   void check(const Graph& graph, const Partition& partition) {
-    const Result<ReferenceData> wanted = make_reference_data(graph, partition, kReferenceSeed);
+    const Result<ReferenceData> wanted = make_reference_data(graph, draw_rules(graph), partition, kReferenceSeed);
     ASSERT_TRUE(wanted) << to_string(wanted.error());
-    const Result<GpuReferenceData> found = make_gpu_reference_data(context(), graph, partition, kReferenceSeed);
+    const Result<GpuReferenceData> found =
+        make_gpu_reference_data(context(), graph, draw_rules(graph), partition, kReferenceSeed);
     ASSERT_TRUE(found) << to_string(found.error());
     EXPECT_EQ(found->numbers.arguments, wanted->arguments);
     EXPECT_EQ(found->numbers.random.seed, wanted->random.seed);
@@ -84,11 +85,11 @@ class GpuReferenceTest : public ScratchTest {
 
   // Without the unfused graph, from which small attentions take their values.
   void check_attention(const Graph& graph, const Partition& partition) {
-    ReferenceData wanted = draw_inputs(graph, partition, kReferenceSeed, InputRange::any_sign);
-    complete_attention(graph, partition, wanted);
-    Result<GpuReferenceData> found = draw_gpu_inputs(context(), graph, partition, kReferenceSeed, InputRange::any_sign);
+    ReferenceData wanted = draw_inputs(graph, draw_rules(graph), partition, kReferenceSeed);
+    complete_attention(graph, draw_rules(graph), partition, wanted);
+    Result<GpuReferenceData> found = draw_gpu_inputs(context(), graph, draw_rules(graph), partition, kReferenceSeed);
     ASSERT_TRUE(found) << to_string(found.error());
-    const Result<Done> completed = complete_gpu_attention(context(), graph, partition, *found);
+    const Result<Done> completed = complete_gpu_attention(context(), graph, draw_rules(graph), partition, *found);
     ASSERT_TRUE(completed) << to_string(completed.error());
     for (size_t k = 0; k < partition.writes.size() && !HasFatalFailure(); ++k) {
       compare(graph, partition, k, found->expected[k], wanted.outputs[k]);

@@ -1,7 +1,7 @@
 #include "random/inputs.h"
 
-#include "ir/index_limits.h"
 #include "random/random.h"
+#include "reference/draw_rules.h"
 
 namespace millrace::random_programs {
 namespace {
@@ -22,13 +22,13 @@ std::vector<double> draw(Random& random, int64_t count, int bits) {
 Inputs draw_inputs(const Graph& graph, uint64_t seed) {
   Random random(~seed);  // not the sequence that made the program
   Inputs inputs;
-  const std::vector<int64_t> limits = index_limits(graph);
+  const DrawRules rules = draw_rules(graph);
   for (const TensorId argument : graph.arguments) {
     const Tensor& tensor = graph.tensor(argument);
     const int64_t count = elements_of(graph, argument);
     inputs.arguments.push_back(draw(random, count, kArgumentBits));
     if (!is_floating(tensor.dtype)) {
-      for (double& value : inputs.arguments.back()) value = drawn_value(tensor, limits[argument.at()], value);
+      for (double& value : inputs.arguments.back()) value = drawn_value(rules[argument.at()], value);
     }
     const bool moves = tensor.role == TensorRole::argument && !tensor.fixed;
     inputs.direction.push_back(moves ? draw(random, count, kDirectionBits)

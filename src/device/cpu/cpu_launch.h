@@ -23,6 +23,7 @@ class CpuLaunch {
   void run(void* const* tensors, const LaunchState& state, char* scratch) const;
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
+  int threads() const { return launch_.kernel.empty() ? launch_.gemm.threads : launch_.threads; }
 
  private:
   CpuLaunch() = default;

@@ -24,9 +24,11 @@ Placed one_number(double value, size_t indices) {
 
 class GpuHeads {
  public:
-  GpuHeads(const OracleContext& context, const Graph& graph, const Partition& partition, GpuReferenceData& data)
+  GpuHeads(const OracleContext& context, const Graph& graph, const DrawRules& rules, const Partition& partition,
+           GpuReferenceData& data)
       : context_(context),
         graph_(graph),
+        rules_(rules),
         partition_(partition),
         attention_(partition.attention),
         data_(data),
@@ -238,7 +240,9 @@ class GpuHeads {
     Task made = make_flat_task(oracle::kScore, elements_of(graph_, partition_.reads[position]), 1, 1);
     place_values(data_.inputs[position], made.in[0]);
     place_values(data_.inputs[position], made.out[0]);
-    made.number = std::ldexp(1, power_of_queries(scale_, attention_.inner));
+    const double product =
+        size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
+    made.number = std::ldexp(1, power_of_queries(scale_, attention_.inner, product));
     return context_.oracle.run(StepKind::map, made, context_.memory);
   }
 
@@ -444,6 +448,7 @@ class GpuHeads {
 
   const OracleContext& context_;
   const Graph& graph_;
+  const DrawRules& rules_;
   const Partition& partition_;
   const Attention& attention_;
   GpuReferenceData& data_;
@@ -474,9 +479,9 @@ class GpuHeads {
 
 }  // namespace
 
-Result<Done> complete_gpu_attention(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                    GpuReferenceData& data) {
-  return GpuHeads(context, graph, partition, data).run();
+Result<Done> complete_gpu_attention(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                    const Partition& partition, GpuReferenceData& data) {
+  return GpuHeads(context, graph, rules, partition, data).run();
 }
 
 }  // namespace millrace

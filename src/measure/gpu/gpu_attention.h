@@ -6,8 +6,9 @@
 
 namespace millrace {
 
-// Takes data with drawn inputs, makes the inputs consistent, and fills in the expected values and tolerances.
-Result<Done> complete_gpu_attention(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                    GpuReferenceData& data);
+// Takes data with inputs drawn by these rules, makes the inputs consistent, and fills in the expected values and
+// tolerances.
+Result<Done> complete_gpu_attention(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                    const Partition& partition, GpuReferenceData& data);
 
 }  // namespace millrace

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "ir/index_limits.h"
 #include "measure/gpu/gpu_attention.h"
 #include "measure/gpu/gpu_values.h"
 #include "measure/library_gelu.h"
@@ -21,20 +20,16 @@ constexpr double kTruncated = 0x1p-23;
 constexpr double kFloat = 0x1p-24;
 constexpr double kDouble = 0x1p-53;
 
-oracle::Task draw_task(const Graph& graph, TensorId tensor, size_t number, int64_t limit, uint64_t seed,
-                       InputRange range) {
+oracle::Task draw_task(const Graph& graph, TensorId tensor, size_t number, const DrawRule& rule, uint64_t seed) {
   oracle::Task task = make_flat_task(oracle::kDraw, elements_of(graph, tensor), 0, 1);
-  const DType dtype = graph.tensor(tensor).dtype;
   task.seed = seed;
   task.subsequence = static_cast<unsigned>(number);
-  task.shift = range == InputRange::positive ? 0.625 : 0;
-  task.scale = range == InputRange::positive ? 0.375 : 1;
+  task.shift = rule.middle;
+  task.scale = rule.reach;
   task.numbers[0] = 1;
-  task.is_boolean = dtype == DType::boolean ? 1 : 0;
-  if (is_floating(dtype) && limit == 0)
-    round_to(dtype, task);
-  else
-    task.positions = limit == 0 ? 4 : limit;
+  task.is_boolean = rule.dtype == DType::boolean ? 1 : 0;
+  task.positions = rule.positions;
+  if (rule.positions == 0) round_to(rule.dtype, task);
   return task;
 }
 
@@ -145,9 +140,9 @@ Result<bool> expect(const OracleContext& context, const Graph& whole, const Part
 }
 
 // The output of a conversion equals its input, rounded.
-Result<GpuReferenceData> convert(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                 uint64_t seed) {
-  Result<GpuReferenceData> data = draw_gpu_inputs(context, graph, partition, seed, InputRange::any_sign);
+Result<GpuReferenceData> convert(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                 const Partition& partition, uint64_t seed) {
+  Result<GpuReferenceData> data = draw_gpu_inputs(context, graph, rules, partition, seed);
   if (!data) return data;
   const int64_t elements = elements_of(graph, partition.reads[0]);
   oracle::Task task = make_flat_task(oracle::kRound, elements, 1, 1);
@@ -171,11 +166,11 @@ int64_t bytes_of_numbers(const Graph& graph) {
 }
 
 // The tolerances are those of an attention; the values come from the unfused graph where that fits into memory.
-Result<GpuReferenceData> attend(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                uint64_t seed) {
-  Result<GpuReferenceData> data = draw_gpu_inputs(context, graph, partition, seed, InputRange::any_sign);
+Result<GpuReferenceData> attend(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                const Partition& partition, uint64_t seed) {
+  Result<GpuReferenceData> data = draw_gpu_inputs(context, graph, rules, partition, seed);
   if (!data) return data;
-  if (Result<Done> completed = complete_gpu_attention(context, graph, partition, *data); !completed)
+  if (Result<Done> completed = complete_gpu_attention(context, graph, rules, partition, *data); !completed)
     return completed.error();
   const PartitionGraph subgraph = partition_graph(graph, partition);
   if (bytes_of_numbers(subgraph.graph) > context.gpu.info().memory_bytes / 4) return data;
@@ -188,17 +183,16 @@ Result<GpuReferenceData> attend(const OracleContext& context, const Graph& graph
 
 }  // namespace
 
-Result<GpuReferenceData> draw_gpu_inputs(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                         uint64_t seed, InputRange range) {
+Result<GpuReferenceData> draw_gpu_inputs(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                         const Partition& partition, uint64_t seed) {
   GpuReferenceData data;
   data.numbers.random = {seed, 1};
-  data.numbers.arguments = drawn_arguments(graph, seed);
-  const std::vector<int64_t> limits = index_limits(graph);
+  data.numbers.arguments = drawn_arguments(graph, rules, seed);
   for (size_t k = 0; k < partition.reads.size(); ++k) {
     const TensorId tensor = partition.reads[k];
-    Result<GpuMemory> values = drawn(context, dropout_of(graph, tensor) != nullptr
-                                                  ? mask_task(graph, tensor, data.numbers.random)
-                                                  : draw_task(graph, tensor, k, limits[tensor.at()], seed, range));
+    Result<GpuMemory> values =
+        drawn(context, dropout_of(graph, tensor) != nullptr ? mask_task(graph, tensor, data.numbers.random)
+                                                            : draw_task(graph, tensor, k, rules[tensor.at()], seed));
     if (!values) return values.error();
     data.inputs.push_back(std::move(*values));
   }
@@ -211,13 +205,13 @@ Result<GpuMemory> draw_gpu_mask(const OracleContext& context, const Graph& graph
 }
 
 Result<GpuReferenceData> make_gpu_reference_data(const OracleContext& context, const Graph& graph,
-                                                 const Partition& partition, uint64_t seed) {
-  if (partition.kind == PartitionKind::attention) return attend(context, graph, partition, seed);
-  if (partition.operators.empty()) return convert(context, graph, partition, seed);
+                                                 const DrawRules& rules, const Partition& partition, uint64_t seed) {
+  if (partition.kind == PartitionKind::attention) return attend(context, graph, rules, partition, seed);
+  if (partition.operators.empty()) return convert(context, graph, rules, partition, seed);
   const PartitionGraph subgraph = partition_graph(graph, partition);
   Result<GpuReferenceData> data = GpuReferenceData();
-  for (const InputRange range : {InputRange::any_sign, InputRange::positive}) {
-    data = draw_gpu_inputs(context, graph, partition, seed, range);
+  for (const DrawRules& each : {rules, all_positive(rules)}) {
+    data = draw_gpu_inputs(context, graph, each, partition, seed);
     if (!data) return data;
     const Result<bool> finite = expect(context, graph, partition, subgraph, roundoff_of(graph, partition), *data);
     if (!finite) return finite.error();

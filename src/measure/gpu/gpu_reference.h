@@ -30,11 +30,11 @@ struct OracleContext {
 
 // Fails if the tensors do not fit into the GPU's memory, or would take it too long.
 Result<GpuReferenceData> make_gpu_reference_data(const OracleContext& context, const Graph& graph,
-                                                 const Partition& partition, uint64_t seed);
+                                                 const DrawRules& rules, const Partition& partition, uint64_t seed);
 
 // Reference data without expected values.
-Result<GpuReferenceData> draw_gpu_inputs(const OracleContext& context, const Graph& graph, const Partition& partition,
-                                         uint64_t seed, InputRange range);
+Result<GpuReferenceData> draw_gpu_inputs(const OracleContext& context, const Graph& graph, const DrawRules& rules,
+                                         const Partition& partition, uint64_t seed);
 
 // The mask of a dropout.
 Result<GpuMemory> draw_gpu_mask(const OracleContext& context, const Graph& graph, TensorId mask,

@@ -114,7 +114,7 @@ bool GpuTrials::forget_oldest() {
 }
 
 Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
-  const std::string name = reference_data_name(*graph_, partition);
+  const std::string name = reference_data_name(*graph_, rules_, partition);
   const auto found = known_.find(name);
   if (found != known_.end()) {
     partition_ = &found->second;
@@ -136,7 +136,7 @@ Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
 Result<Done> GpuTrials::compute_reference_data(const Partition& partition, Known& known) {
   const double begin = now();
   const OracleContext context{*gpu_, oracle_, [this](int64_t bytes) { return allocate(bytes); }};
-  Result<GpuReferenceData> made = make_gpu_reference_data(context, *graph_, partition, kSeed);
+  Result<GpuReferenceData> made = make_gpu_reference_data(context, *graph_, rules_, partition, kSeed);
   if (Result<Done> alive = gpu_->wait(); !alive) return alive;
   why_not_on_gpu_ = made ? "" : made.error().diagnostics.front().message;
   if (made) {
@@ -156,9 +156,9 @@ Result<Done> GpuTrials::compute_on_cpu(const Partition& partition, Known& known)
   known.by_peer = is_large(partition);
   ReferenceData& numbers = known.data.numbers;
   if (known.by_peer) {
-    numbers = draw_inputs(*graph_, partition, kSeed, InputRange::any_sign);
+    numbers = draw_inputs(*graph_, rules_, partition, kSeed);
   } else {
-    Result<ReferenceData> reference_data = make_reference_data(*graph_, partition, kSeed);
+    Result<ReferenceData> reference_data = make_reference_data(*graph_, rules_, partition, kSeed);
     if (!reference_data) return reference_data.error();
     numbers = std::move(*reference_data);
   }

@@ -46,7 +46,12 @@ class GpuTrials {
   };
 
   GpuTrials(Gpu& gpu, GpuChecker checker, Oracle oracle, const Graph& graph, const std::vector<TensorDomain>& domains)
-      : gpu_(&gpu), checker_(std::move(checker)), oracle_(std::move(oracle)), graph_(&graph), domains_(&domains) {}
+      : gpu_(&gpu),
+        checker_(std::move(checker)),
+        oracle_(std::move(oracle)),
+        graph_(&graph),
+        rules_(draw_rules(graph)),
+        domains_(&domains) {}
 
   Placement place(const Partition& partition, const std::vector<Layout>& layouts) const;
   Result<Done> prepare_reference_data(const Partition& partition);
@@ -76,6 +81,7 @@ class GpuTrials {
   GpuChecker checker_;
   Oracle oracle_;
   const Graph* graph_;
+  DrawRules rules_;
   const std::vector<TensorDomain>* domains_;
   std::map<std::string, Known> known_;  // by reference_data_name(); a partition's candidates come in several batches
   Known* partition_ = nullptr;          // the one being tried

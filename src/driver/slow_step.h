@@ -1,0 +1,32 @@
+// Why a step on the CPU takes several times its prediction: which launch, whether its numbers are denormal, and whether
+// another process or the clock is the reason. Test: tests/driver/slow_step_test.cpp
+#pragma once
+
+#include <string>
+
+#include "driver/plan_session.h"
+
+namespace millrace {
+
+inline constexpr double kFarSlowerThanPredicted = 5;
+
+// What was found. Numbers that are 1 of a million or less are not mentioned.
+struct SlowStep {
+  std::string launch;         // the one that exceeds its prediction by the most; empty: none exceeds it
+  double launch_seconds = 0;  // measured
+  double launch_predicted = 0;
+  double denormal_share = 0;  // of the results' and gradients' elements, with denormals kept
+  double others_cores = 0;    // that other processes used
+  std::string governor;       // of the clock; empty: unknown
+};
+
+// As sentences.
+std::string explained(const SlowStep& found);
+
+// Runs some more steps. The session has its tensors; it flushes denormals again afterwards.
+Result<SlowStep> examine_slow_step(PlanSession& session, const LoadedPlan& loaded);
+
+// The share of a tensor's elements that its type, or float32 if that is wider, holds only as denormals.
+double denormal_share(DType dtype, const std::vector<double>& values);
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// What values the tensors of a graph have for drawn inputs, from a few samples of each: fast at any size, since a sum
+// over an index is estimated from the mean and the deviation. Test: tests/reference/draw_rules_test.cpp
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "reference/draw_rules.h"
+
+namespace millrace {
+
+// Some elements of a tensor, at random points: those of two tensors with the same number are at the same point.
+using Samples = std::vector<double>;
+
+// One per tensor. The rules of computed tensors are not used.
+std::vector<Samples> sample_values(const Graph& graph, const DrawRules& rules);
+
+// Of the finite samples.
+struct SampleStatistics {
+  size_t count = 0;
+  double least = 0;
+  double most = 0;
+  double mean = 0;
+  double deviation = 0;
+};
+
+SampleStatistics statistics_of(const Samples& samples);
+
+}  // namespace millrace

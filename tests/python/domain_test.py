@@ -1,0 +1,56 @@
+"""Tests that `millrace optimize` checks programs whose operators have a domain: drawn inputs are inside it, NaN and
+infinities are compared where the reference has them, and `--in` gives example inputs."""
+
+import json
+
+import numpy as np
+import safetensors_io
+from command_test_case import WRONG_USAGE, CommandTest
+
+PROGRAM = """import numpy as np
+from millrace.numpy import bool_, float32, softmax
+
+B = 4
+N = 6
+
+
+def f(x: float32[B, N], m: float32[B, N], keep: bool_[B, N]):
+    return {}
+"""
+
+IN_DOMAIN = {
+    "log": "np.log(x)", "power": "x ** -0.5", "masked": "softmax(x + np.log(m))", "exp": "np.exp(200 * x)",
+}
+# Of the four rows of a drawn mask, or of a given one, some are hidden whole.
+HIDDEN = "softmax(np.where(keep, x, -np.inf))"
+
+
+class DomainTest(CommandTest):
+    programs = {name: PROGRAM.format(text) for name, text in (IN_DOMAIN | {"hidden": HIDDEN}).items()}
+
+    def test_drawn_inputs_are_in_the_domain(self) -> None:
+        for name in IN_DOMAIN:
+            with self.subTest(name):
+                text = self.succeed("optimize", f"{name}.py", "--budget", "4s")
+                self.assertIn("agree with the reference", text)
+                self.assertNotIn("is finite", text)
+                tensors = json.loads(self.succeed("run", f"{name}.plan", "--json"))["tensors"]
+                self.assertEqual([one["name"] for one in tensors if one["not_finite"] > 0], [])
+
+    def test_a_row_that_is_hidden_whole(self) -> None:
+        keep = np.ones((4, 6), bool)
+        keep[1] = False
+        given = {"x": np.ones((4, 6)), "m": np.ones((4, 6)), "keep": keep}
+        safetensors_io.write(self.folder / "in.safetensors", given)
+        text = self.succeed("optimize", "hidden.py", "--budget", "4s", "--in", "in.safetensors")
+        self.assertIn("agree with the reference", text)
+        self.succeed("run", "hidden.plan", "--in", "in.safetensors", "--out", "out.safetensors")
+        result = next(value for name, value in safetensors_io.read(self.folder / "out.safetensors").items()
+                      if not name.startswith("d_"))
+        np.testing.assert_array_equal(np.isnan(result), ~keep)
+
+    def test_example_inputs_that_do_not_fit_are_refused_before_the_work(self) -> None:
+        safetensors_io.write(self.folder / "in.safetensors", {"x": np.ones((4, 5))})
+        message = self.fails(WRONG_USAGE, "optimize", "log.py", "--in", "in.safetensors")
+        self.assertIn("'x' has shape [4, 5]", message)
+        self.assertFalse((self.folder / "log.plan").exists())

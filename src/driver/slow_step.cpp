@@ -78,7 +78,7 @@ std::string explained(const SlowStep& found) {
                "inputs with --in FILE"));
   if (found.others_cores > kNoticeable)
     reasons.push_back(concat("other processes use ", fixed(found.others_cores, 1), " cores"));
-  if (found.governor == "powersave") reasons.push_back("the clock governor is powersave");
+  if (found.governor == "powersave") reasons.emplace_back("the clock governor is powersave");
   const std::string reason = reasons.empty()
                                  ? "The numbers are not denormal and the machine is otherwise idle; millrace bench "
                                    "times each launch again"

@@ -41,7 +41,7 @@ void require_success(bool success) {
 
 }  // namespace
 
-OneDnnDescriptor::OneDnnDescriptor(int type, const OneDnnMatrix& matrix) : valid_(false), object_(no_object()) {
+OneDnnDescriptor::OneDnnDescriptor(int type, const OneDnnMatrix& matrix) : object_(no_object()) {
   const std::array extents = {matrix.rows, matrix.columns};
   const std::array strides = {matrix.row_stride, matrix.column_stride};
   if (onednn().major == 2) {

@@ -50,7 +50,7 @@ class OneDnnDescriptor {
  private:
   static constexpr size_t kBytes = 1024;  // version 2's struct has fewer
 
-  bool valid_;
+  bool valid_ = false;
   OneDnnObject object_;  // of version 3
   alignas(std::max_align_t) std::array<std::byte, kBytes> bytes_{};
 };

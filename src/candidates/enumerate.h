@@ -3,11 +3,14 @@
 
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/training_graph.h"
 #include "base/deadline.h"
+#include "base/stored_type.h"
 #include "base/target.h"
 #include "candidates/candidates.h"
 #include "fusion/fused_graph.h"
@@ -20,6 +23,7 @@ struct EnumerateOptions {
   Target target;
   std::vector<GemmLibrary> libraries;                        // of the device
   std::map<GemmLibrary, std::string> missing;                // why the others are missing
+  std::set<std::pair<GemmLibrary, StoredType>> lacking;      // types that a library does not multiply on the device
   std::vector<std::pair<std::string, std::string>> layouts;  // pinned by the caller (pins.h)
   size_t most = 4000;                                        // candidates kept per partition, the most promising ones
   bool every_shape = false;  // of a GPU's threads; otherwise only the first, except under the written layouts

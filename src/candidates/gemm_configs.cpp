@@ -354,13 +354,15 @@ class GemmConfigs : public ConfigGroups {
       return collector_->reject("the rows of a matrix overlap or interleave, or run backwards");
     double calls = 1;
     bool shared_loops = false;  // loops whose products are not summed
+    bool sums = false;          // loops whose products are
     for (size_t index = 0; index < product_.indices.size(); ++index) {
       const auto in = [&](const Chain& chain) {
         return std::find(chain.begin(), chain.end(), static_cast<int>(index)) != chain.end();
       };
       if (in(m) || in(n) || in(k)) continue;
       calls *= static_cast<double>(product_.indices[index].extent);
-      shared_loops = shared_loops || along(kC, static_cast<int>(index)) != 0;
+      const bool shared = along(kC, static_cast<int>(index)) != 0;
+      (shared ? shared_loops : sums) = true;
     }
     const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
     for (const GemmLibrary library : options_.libraries) {
@@ -372,8 +374,8 @@ class GemmConfigs : public ConfigGroups {
         consider_cublaslt(m, n, k, unit);
         continue;
       }
-      if (library == GemmLibrary::openblas && !unit) {
-        collector_->reject("OpenBLAS: a matrix has no unit stride along either of its indices");
+      if (const char* const reason = why_library_rejected(library, unit, sums)) {
+        collector_->reject(reason);
         continue;
       }
       for (const bool over : {false, true}) {
@@ -383,6 +385,18 @@ class GemmConfigs : public ConfigGroups {
         found_.push_back(found);
       }
     }
+  }
+
+  // What a library of the CPU requires. Null if it takes the product.
+  const char* why_library_rejected(GemmLibrary library, bool unit, bool sums) const {
+    if (library == GemmLibrary::openblas && !unit)
+      return "OpenBLAS: a matrix has no unit stride along either of its indices";
+    if (library != GemmLibrary::onednn) return nullptr;
+    const StoredType type = stored_type(graph_.tensor(product_.tensors[kC].front()).dtype);
+    if (type == StoredType::f64) return "oneDNN has no products of float64";
+    if (options_.lacking.contains({library, type})) return "oneDNN has no fast products of the type on this processor";
+    if (!unit) return "oneDNN: a matrix has no unit stride along either of its indices";
+    return sums ? "oneDNN: a sum over products needs more than one call" : nullptr;
   }
 
   // One call: the indices that are not in m, n or k are one batch of constant stride.

@@ -51,9 +51,8 @@ std::string text_of(const GemmConfig& config) {
                   config.tensor_cores ? "tensor" : "plain", " algorithm ",
                   config.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."));
   }
-  return concat(config.library == GemmLibrary::openblas ? "openblas" : "blis", " m ", chain(config.m), " n ",
-                chain(config.n), " k ", chain(config.k), " threads ", config.threads,
-                config.threads_over_loops ? " over" : " inside");
+  return concat(word_of(config.library), " m ", chain(config.m), " n ", chain(config.n), " k ", chain(config.k),
+                " threads ", config.threads, config.threads_over_loops ? " over" : " inside");
 }
 
 std::string text_of(const AttentionConfig& config) {
@@ -176,7 +175,8 @@ std::optional<GemmConfig> parse_cublaslt(const Partition& partition, const std::
   return GemmConfig{GemmLibrary::cublaslt, *m, *n, *k, false, 1, words[8] == "tensor", *algorithm};
 }
 
-std::optional<GemmConfig> parse_gemm(const Partition& partition, const std::vector<std::string>& words) {
+std::optional<GemmConfig> parse_gemm(const Partition& partition, GemmLibrary library,
+                                     const std::vector<std::string>& words) {
   const auto named = fields(words);
   if (words.size() != 10 || !named.contains("m") || !named.contains("n") || !named.contains("k") ||
       !named.contains("threads") || (words[9] != "over" && words[9] != "inside"))
@@ -187,7 +187,6 @@ std::optional<GemmConfig> parse_gemm(const Partition& partition, const std::vect
   const auto k = parse_chain(named.at("k"), count);
   const auto threads = parse_int(named.at("threads"));
   if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
-  const GemmLibrary library = words[0] == "openblas" ? GemmLibrary::openblas : GemmLibrary::blis;
   return GemmConfig{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
 }
 
@@ -303,11 +302,10 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
     candidate.config = *config;
     return candidate;
   }
-  const bool cublaslt = words.front() == "cublaslt";
-  if ((words.front() != "openblas" && words.front() != "blis" && !cublaslt) ||
-      partition.kind != PartitionKind::contraction)
-    return std::nullopt;
-  const std::optional<GemmConfig> config = cublaslt ? parse_cublaslt(partition, words) : parse_gemm(partition, words);
+  const std::optional<GemmLibrary> library = gemm_library_of(words.front());
+  if (!library || partition.kind != PartitionKind::contraction) return std::nullopt;
+  const std::optional<GemmConfig> config =
+      *library == GemmLibrary::cublaslt ? parse_cublaslt(partition, words) : parse_gemm(partition, *library, words);
   if (!config) return std::nullopt;
   candidate.config = *config;
   return candidate;

@@ -37,6 +37,7 @@ class GemmLowering {
     if (product_.adds()) launch.added = position(product_.added, false);
     if (product_.auxiliary.valid()) launch.auxiliary = position(product_.auxiliary, product_.writes_auxiliary());
     GemmCall& call = launch.gemm;
+    call.scaled = !product_.scales.empty();
     call.adds = product_.adds();
     call.library = config_.library;
     call.algorithm = config_.algorithm;

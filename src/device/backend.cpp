@@ -8,11 +8,12 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/cpu_launch.h"
+#include "device/cpu/onednn.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::array kBlasLibraries = {GemmLibrary::openblas, GemmLibrary::blis};
+constexpr std::array kBlasLibraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn};
 
 Error no_such_compiler(std::string_view name) {
   return Error::make(ErrorKind::unavailable, concat("the device '", name, "' has no such compiler"),
@@ -33,6 +34,10 @@ class CpuBackend : public Backend {
         } else {
           libraries_.missing[library] = blas_info(library).missing;
         }
+      }
+      for (const StoredType type : {StoredType::f16, StoredType::bf16}) {
+        if (blas_info(GemmLibrary::onednn).there && onednn_implementation(type).empty())
+          libraries_.lacking.emplace(GemmLibrary::onednn, type);
       }
     });
     return libraries_;
@@ -115,7 +120,7 @@ class CudaBackend : public Backend {
   std::shared_ptr<Gpu> gpu() const override { return gpu_; }
 
  private:
-  BackendLibraries libraries_{{GemmLibrary::cublaslt}, {}};
+  BackendLibraries libraries_{{GemmLibrary::cublaslt}, {}, {}};
   Target target_;
   std::shared_ptr<Gpu> gpu_;
   mutable std::once_flag looked_for_compiler_;

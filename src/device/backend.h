@@ -6,11 +6,14 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/gemm_library.h"
+#include "base/stored_type.h"
 #include "base/target.h"
 #include "device/cpu/compiler.h"
 #include "device/gpu.h"
@@ -32,7 +35,8 @@ struct BackendKind {
 
 struct BackendLibraries {
   std::vector<GemmLibrary> there;
-  std::map<GemmLibrary, std::string> missing;  // why
+  std::map<GemmLibrary, std::string> missing;            // why
+  std::set<std::pair<GemmLibrary, StoredType>> lacking;  // types that a library does not multiply on this device
 };
 
 class Backend {

@@ -1,5 +1,5 @@
 // A matrix product as a GEMM library receives it.
-// Tests: tests/device/blas_test.cpp, tests/device/cuda/column_major_test.cpp
+// Tests: tests/device/blas_test.cpp, tests/device/onednn_test.cpp, tests/device/cuda/column_major_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,7 @@ struct GemmCall {
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;
+  bool scaled = true;  // false: the factor is 1
   // C = factor · A·B + D, rounded once. D has the layout of C and does not overlap it. The call covers all of C.
   bool adds = false;
   // cuBLASLt only. V runs along m or along n, with stride 1 there and 0 along the other. It has the type of C.

@@ -11,7 +11,7 @@
 
 #include "base/directories.h"
 #include "base/text.h"
-#include "device/cpu/blas_library.h"
+#include "device/cpu/blas.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/machine_load.h"
@@ -90,7 +90,8 @@ Finding compiler() {
 
 Finding blas(GemmLibrary library) {
   const BlasInfo& info = blas_info(library);
-  return {std::string(name_of(library)), info.version, info.path, info.missing};
+  const std::string what = info.there ? concat(info.version, ": ", abilities_of(library)) : "";
+  return {std::string(name_of(library)), what, info.path, info.missing};
 }
 
 Finding sqlite() {
@@ -214,6 +215,7 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
                                          compiler(),
                                          blas(GemmLibrary::openblas),
                                          blas(GemmLibrary::blis),
+                                         blas(GemmLibrary::onednn),
                                          sqlite(),
                                          folder("cache", find_cache_directory()),
                                          folder("data", find_data_directory()),

@@ -103,6 +103,7 @@ EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& ma
   options.target = machine.target();
   options.libraries = machine.backend->libraries().there;
   options.missing = machine.backend->libraries().missing;
+  options.lacking = machine.backend->libraries().lacking;
   options.layouts = program.layouts;
   options.most_combinations = kMostCombinations;
   return options;

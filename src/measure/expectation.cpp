@@ -16,7 +16,7 @@ constexpr std::string_view kBetween = "; ";
 std::string config_family_of(const Candidate& candidate) {
   if (const auto* gemm = std::get_if<GemmConfig>(&candidate.config)) {
     if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
-    return concat(gemm->library == GemmLibrary::blis ? "blis" : "openblas", gemm->threads_over_loops ? " over" : "");
+    return concat(word_of(gemm->library), gemm->threads_over_loops ? " over" : "");
   }
   if (std::holds_alternative<AttentionConfig>(candidate.config)) return "attention";
   const auto& kernel = std::get<KernelConfig>(candidate.config);

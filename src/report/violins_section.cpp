@@ -37,16 +37,18 @@ struct Side {
   const char* classes;  // of the style
   const char* key;      // of its fastest, in the table
 };
-constexpr std::array<Side, 5> kSides = {{{"OpenBLAS", "violin openblas", "openblas_seconds"},
+constexpr std::array<Side, 6> kSides = {{{"OpenBLAS", "violin openblas", "openblas_seconds"},
                                          {"BLIS", "violin blis", "blis_seconds"},
+                                         {"oneDNN", "violin onednn", "onednn_seconds"},
                                          {"Tensor Cores", "violin openblas", "tensor_cores_seconds"},
                                          {"no Tensor Cores", "violin blis", "no_tensor_cores_seconds"},
                                          {"generated kernels", "violin", "kernels_seconds"}}};
 
 size_t side_of(const std::optional<Candidate>& candidate) {
-  if (!candidate || !std::holds_alternative<GemmConfig>(candidate->config)) return 4;
+  if (!candidate || !std::holds_alternative<GemmConfig>(candidate->config)) return 5;
   const auto& config = std::get<GemmConfig>(candidate->config);
-  if (config.library == GemmLibrary::cublaslt) return config.tensor_cores ? 2 : 3;
+  if (config.library == GemmLibrary::cublaslt) return config.tensor_cores ? 3 : 4;
+  if (config.library == GemmLibrary::onednn) return 2;
   return config.library == GemmLibrary::blis ? 1 : 0;
 }
 

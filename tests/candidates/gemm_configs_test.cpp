@@ -87,7 +87,7 @@ Touched wanted_of(const Graph& graph, const Partition& partition, const std::vec
 void expect_exactly_the_contraction(const TrainingGraph& training, size_t every) {
   EnumerateOptions options;
   options.threads = 2;
-  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis};
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn};
   options.most = 4000;
   Result<Candidates> found = find_partitions(training, fuse(training), options);
   ASSERT_TRUE(found);
@@ -107,7 +107,7 @@ void expect_exactly_the_contraction(const TrainingGraph& training, size_t every)
       EXPECT_TRUE(launch.gemm.library == GemmLibrary::blis ||
                   ((launch.gemm.a_m == 1 || launch.gemm.a_k == 1) && (launch.gemm.b_k == 1 || launch.gemm.b_n == 1) &&
                    (launch.gemm.c_m == 1 || launch.gemm.c_n == 1)))
-          << "OpenBLAS needs a unit stride";
+          << "OpenBLAS and oneDNN need a unit stride";
       stacked += entry.partition.members.empty() ? 1 : 0;
       looped += launch.gemm.loops.empty() ? 0 : 1;
     }
@@ -137,6 +137,55 @@ def contractions(x: float32[A, B], y: float32[B, C], t: float32[A, B, C], u: flo
             np.einsum("ab,cb->ac", s, s))
 )"),
                                  1);
+}
+
+// The one contraction of a program, with oneDNN as the only library.
+PartitionCandidates product_by_onednn(const char* type, const char* einsum, EnumerateOptions options = {}) {
+  const TrainingGraph training = training_of(
+      concat("def f(x: ", type, "[4, 5, 6], y: ", type, "[4, 6, 7]):\n    return np.einsum(\"", einsum, "\", x, y)\n"));
+  options.libraries = {GemmLibrary::onednn};
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
+  EXPECT_TRUE(found);
+  for (PartitionCandidates& entry : found->partitions) {
+    if (entry.partition.kind != PartitionKind::contraction) continue;
+    find_configs(training.graph, found->domains, options, entry);
+    return entry;
+  }
+  ADD_FAILURE() << "no contraction";
+  return {};
+}
+
+size_t products_of(const PartitionCandidates& entry) {
+  return static_cast<size_t>(
+      std::count_if(entry.candidates.begin(), entry.candidates.end(),
+                    [](const Candidate& candidate) { return std::holds_alternative<GemmConfig>(candidate.config); }));
+}
+
+bool rejects(const PartitionCandidates& entry, const std::string& reason) {
+  return std::any_of(entry.rejected.begin(), entry.rejected.end(),
+                     [&](const Rejected& rejected) { return rejected.reason == reason; });
+}
+
+TEST(GemmConfigs, OneDnnTakesTheTypesOfTheDevice) {
+  EXPECT_GT(products_of(product_by_onednn("float32", "bik,bkj->bij")), 0U);
+  EXPECT_GT(products_of(product_by_onednn("bfloat16", "bik,bkj->bij")), 0U);
+  const PartitionCandidates wide = product_by_onednn("float64", "bik,bkj->bij");
+  EXPECT_EQ(products_of(wide), 0U);
+  EXPECT_TRUE(rejects(wide, "oneDNN has no products of float64"));
+  EnumerateOptions old;
+  old.lacking = {{GemmLibrary::onednn, StoredType::bf16}};
+  const PartitionCandidates lacking = product_by_onednn("bfloat16", "bik,bkj->bij", old);
+  EXPECT_EQ(products_of(lacking), 0U);
+  EXPECT_TRUE(rejects(lacking, "oneDNN has no fast products of the type on this processor"));
+}
+
+TEST(GemmConfigs, OneDnnNeedsUnitStridesAndNoSumOfProducts) {
+  EXPECT_TRUE(
+      rejects(product_by_onednn("float32", "bik,bkj->ij"), "oneDNN: a sum over products needs more than one call"));
+  EnumerateOptions any;
+  any.layouts = {{"x", "any"}};
+  EXPECT_TRUE(rejects(product_by_onednn("float32", "bik,bkj->bij", any),
+                      "oneDNN: a matrix has no unit stride along either of its indices"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/cpu_launch.h"
+#include "device/cpu/onednn.h"
 #include "device/gpu_for_tests.h"
 
 namespace millrace {
@@ -59,10 +60,14 @@ TEST(Backend, ACpuHasTheLibrariesThatLoadAndSaysWhyOthersAreMissing) {
   const Result<std::shared_ptr<Backend>> cpu = find_backend("cpu");
   ASSERT_TRUE(cpu) << to_string(cpu.error());
   const BackendLibraries& libraries = (*cpu)->libraries();
-  EXPECT_EQ(libraries.there.size() + libraries.missing.size(), 2);
+  EXPECT_EQ(libraries.there.size() + libraries.missing.size(), 3);
   for (const GemmLibrary library : libraries.there) EXPECT_FALSE(libraries.missing.contains(library));
   EXPECT_EQ(libraries.missing.contains(GemmLibrary::openblas), !blas_info(GemmLibrary::openblas).there);
   EXPECT_EQ(libraries.missing.contains(GemmLibrary::blis), !blas_info(GemmLibrary::blis).there);
+  EXPECT_EQ(libraries.missing.contains(GemmLibrary::onednn), !onednn_info().there);
+  for (const StoredType type : {StoredType::f32, StoredType::f16, StoredType::bf16})
+    EXPECT_EQ(libraries.lacking.contains({GemmLibrary::onednn, type}),
+              onednn_info().there && onednn_implementation(type).empty());
 }
 
 TEST(Backend, ScratchOfACpuIsThatOfItsLaunch) {

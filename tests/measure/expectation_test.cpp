@@ -52,6 +52,7 @@ TEST(ExpectationTest, ProductsAreGroupedByLibraryThenByAlgorithmOrShape) {
   ConfigKinds kinds;
   const ConfigKind own = kinds.kind_of(product(GemmLibrary::cublaslt));
   EXPECT_NE(kinds.kind_of(product(GemmLibrary::openblas)).family, kinds.kind_of(product(GemmLibrary::blis)).family);
+  EXPECT_NE(kinds.kind_of(product(GemmLibrary::onednn)).family, kinds.kind_of(product(GemmLibrary::blis)).family);
   EXPECT_NE(kinds.kind_of(product(GemmLibrary::openblas)).family, own.family);
   EXPECT_EQ(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).family, own.family);
   EXPECT_NE(kinds.kind_of(product(GemmLibrary::cublaslt, 7)).shape, own.shape);

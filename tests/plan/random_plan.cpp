@@ -246,7 +246,8 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
   // On a CPU they do not depend on the type, except for their order; enumeration takes most of the time.
   using Layouts = std::vector<std::pair<std::string, std::string>>;
   static std::map<std::tuple<std::string, std::vector<std::string>, Layouts, std::string>, Candidates> known;
-  const std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
+  std::string device = choice.gpu == nullptr ? "" : "gpu " + choice.dtype;
+  for (const GemmLibrary library : choice.libraries) device += concat(word_of(library), " ", choice.dtype);
   const auto [location, fresh] = known.try_emplace({text, choice.sizes, choice.layouts, device});
   made.candidates = location->second;
   if (fresh) {
@@ -254,8 +255,10 @@ MadePlan make_plan(const std::string& text, const PlanChoice& choice) {
     options.threads = 2;
     options.layouts = choice.layouts;
     options.most = choice.most;
+    options.libraries = choice.libraries;
     for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
-      if (choice.gpu == nullptr && blas_info(library).there) options.libraries.push_back(library);
+      const bool wanted = choice.gpu == nullptr && choice.libraries.empty();
+      if (wanted && blas_info(library).there) options.libraries.push_back(library);
     }
     options.target = target_of(choice);
     if (choice.gpu != nullptr) options.libraries = {GemmLibrary::cublaslt};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autodiff/training_graph.h"
+#include "base/gemm_library.h"
 #include "candidates/candidates.h"
 #include "device/gpu.h"
 #include "fusion/fused_graph.h"
@@ -36,8 +37,9 @@ struct PlanChoice {
   std::string dtype;
   std::vector<std::pair<std::string, std::string>> layouts;
   MadeConversions conversions = MadeConversions::direct;
-  size_t most = 200;   // candidates of a partition to choose from
-  Gpu* gpu = nullptr;  // not null: a plan for it
+  std::vector<GemmLibrary> libraries;  // of a CPU; none: OpenBLAS and BLIS, those that are there
+  size_t most = 200;                   // candidates of a partition to choose from
+  Gpu* gpu = nullptr;                  // not null: a plan for it
 };
 
 // Fails the test and returns an empty plan if something goes wrong.

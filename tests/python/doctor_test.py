@@ -11,8 +11,8 @@ from pathlib import Path
 from command_test_case import BINARY, EMULATED_GPU
 
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
-NAMES = ["processor", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "SQLite", "cache", "data", "GPU", "GPU backend",
-         "CUDA driver", "NVRTC", "cuBLASLt"]
+NAMES = ["processor", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "oneDNN", "SQLite", "cache", "data",
+         "GPU", "GPU backend", "CUDA driver", "NVRTC", "cuBLASLt"]
 
 
 class DoctorTest(unittest.TestCase):
@@ -64,6 +64,17 @@ class DoctorTest(unittest.TestCase):
 
     def test_a_missing_compiler(self) -> None:
         self.assertIn("apt-get install g++", self.findings(MILLRACE_CXX="/no/compiler")["compiler"]["missing"])
+
+    def test_what_each_library_multiplies(self) -> None:
+        found = self.findings()
+        for name in ("OpenBLAS", "BLIS", "oneDNN"):
+            self.assertTrue(not found[name]["there"] or "float32" in found[name]["what"], found[name])
+
+    def test_a_missing_or_foreign_onednn(self) -> None:
+        missing = self.findings(MILLRACE_ONEDNN="/no/libdnnl.so.3")["oneDNN"]["missing"]
+        self.assertIn("/no/libdnnl.so.3", missing)
+        self.assertIn("apt-get install libdnnl", missing)
+        self.assertIn("lacks a function", self.findings(MILLRACE_ONEDNN="libm.so.6")["oneDNN"]["missing"])
 
     def test_a_missing_or_foreign_backend(self) -> None:
         found = self.findings(MILLRACE_CUDA_BACKEND="/no/backend.so")

@@ -10,16 +10,9 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "device/cpu/gemm_matrix.h"
 #include "device/cpu/half_floats.h"
-
-// GNU's OpenMP, which the libraries use: clang and its tools do not find <omp.h>.
-extern "C" {
-void omp_set_num_threads(int threads);
-int omp_get_max_threads();
-int omp_get_thread_limit();
-void omp_set_dynamic(int dynamic);
-int omp_get_dynamic();
-}
+#include "device/cpu/openmp_settings.h"
 
 namespace millrace {
 namespace {
@@ -63,45 +56,12 @@ bool distinct(std::vector<Axis> axes) {
   return true;
 }
 
-// A matrix in memory. `rows` and `columns` are extents; the strides are from one row or column to the next.
-struct Matrix {
-  std::string_view name;
-  int64_t rows;
-  int64_t columns;
-  int64_t row_stride;
-  int64_t column_stride;
-
-  // Whether the elements of a row are closer together than those of a column.
-  bool by_rows() const { return column_stride <= row_stride; }
-  int64_t inner_extent() const { return by_rows() ? columns : rows; }
-  int64_t inner_stride() const { return std::min(row_stride, column_stride); }
-  int64_t outer_stride() const { return std::max(row_stride, column_stride); }
-  Matrix transposed() const { return {name, columns, rows, column_stride, row_stride}; }
-};
-
-// A stride along an extent of 1 has no meaning: picks one that makes the other the leading dimension, or else a unit
-// stride.
-Matrix with_free_strides(Matrix matrix) {
-  const auto free = [](int64_t extent, int64_t stride) { return stride > 1 ? 1 : extent; };
-  if (matrix.rows == 1 && matrix.columns == 1) matrix.column_stride = 1;
-  if (matrix.rows == 1) {
-    matrix.row_stride = free(matrix.columns, matrix.column_stride);
-  } else if (matrix.columns == 1) {
-    matrix.column_stride = free(matrix.rows, matrix.row_stride);
-  }
-  return matrix;
-}
-
-Matrix matrix_a(const GemmCall& call) { return with_free_strides({"A", call.m, call.k, call.a_m, call.a_k}); }
-Matrix matrix_b(const GemmCall& call) { return with_free_strides({"B", call.k, call.n, call.b_k, call.b_n}); }
-Matrix matrix_c(const GemmCall& call) { return with_free_strides({"C", call.m, call.n, call.c_m, call.c_n}); }
-
 // BLIS ends the process on strides that it does not accept, so this must find all of them.
-std::string why_not_matrix(const Matrix& matrix, GemmLibrary library) {
+std::string why_not_matrix(const GemmMatrix& matrix, GemmLibrary library) {
   const std::string strides = concat(matrix.name, " has the strides ", matrix.row_stride, " and ", matrix.column_stride,
                                      " over ", matrix.rows, " × ", matrix.columns, "; ", name_of(library), " needs ");
   if (matrix.inner_stride() < 1) return concat(strides, "positive ones");
-  if (library == GemmLibrary::openblas && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
+  if (library != GemmLibrary::blis && matrix.inner_stride() != 1) return concat(strides, "a unit stride");
   const auto inner_length = checked_multiply(matrix.inner_extent(), matrix.inner_stride());
   if (!inner_length || matrix.outer_stride() < *inner_length) {
     return concat(strides, "the larger stride to step over all elements of the smaller");
@@ -114,8 +74,6 @@ std::string why_not_matrix(const Matrix& matrix, GemmLibrary library) {
 }
 
 // --- Checks of a call ---
-
-bool sums(const GemmLoop& loop) { return loop.c == 0; }
 
 std::string why_not_numbers(const GemmCall& call) {
   if (call.type != StoredType::f64 && call.type != StoredType::f32 && !is_half(call.type)) {
@@ -157,11 +115,19 @@ std::string why_not_tensors(const GemmCall& call) {
   // copied as a whole.
   int64_t covered = 1;
   for (const Axis& axis : c) covered *= axis.extent;
-  if ((is_half(call.type) || call.adds) && covered != call.c_elements) {
+  const bool copies = is_half(call.type) && call.library != GemmLibrary::onednn;
+  if ((copies || call.adds) && covered != call.c_elements) {
     return concat("the product covers ", covered, " of C's ", call.c_elements, " elements; ",
                   call.adds ? "where it adds" : concat("of ", name_of(call.type)), " it must be all");
   }
   return "";
+}
+
+std::string why_not_by_onednn(const GemmCall& call) {
+  if (onednn_implementation(call.type).empty())
+    return concat("it has no fast products of ", name_of(call.type), " for this processor");
+  const auto adds_up = [](const GemmLoop& loop) { return sums(loop) && loop.extent > 1; };
+  return std::any_of(call.loops.begin(), call.loops.end(), adds_up) ? "it does not add products up" : "";
 }
 
 std::string why_not_threads(const GemmCall& call) {
@@ -173,42 +139,6 @@ std::string why_not_threads(const GemmCall& call) {
 
 // --- Running ---
 
-// Restores the caller's OpenMP settings at the end. With fewer threads than requested, BLIS ends the process and
-// OpenBLAS hangs, so OpenMP must not choose the number itself.
-class OpenMpSettings {
- public:
-  OpenMpSettings() : threads_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) { omp_set_dynamic(0); }
-  OpenMpSettings(const OpenMpSettings&) = delete;
-  OpenMpSettings& operator=(const OpenMpSettings&) = delete;
-  ~OpenMpSettings() {
-    omp_set_dynamic(dynamic_);
-    omp_set_num_threads(threads_);
-  }
-
- private:
-  int threads_;
-  int dynamic_;
-};
-
-struct Offsets {
-  int64_t a = 0;
-  int64_t b = 0;
-  int64_t c = 0;
-};
-
-// The tensors' positions at an iteration of the loops, the first loop fastest.
-Offsets offsets_at(const std::vector<GemmLoop>& loops, int64_t step) {
-  Offsets offsets;
-  for (const GemmLoop& loop : loops) {
-    const int64_t index = step % loop.extent;
-    step /= loop.extent;
-    offsets.a += index * loop.a;
-    offsets.b += index * loop.b;
-    offsets.c += index * loop.c;
-  }
-  return offsets;
-}
-
 // The number of floats, rounded up to whole cache lines, so that the next ones are aligned.
 int64_t aligned(int64_t floats) { return (floats + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
 
@@ -219,20 +149,44 @@ std::string why_not(const GemmCall& call) {
   if (auto reason = why_not_numbers(call); !reason.empty()) return reason;
   if (auto reason = why_not_tensors(call); !reason.empty()) return reason;
   if (auto reason = why_not_threads(call); !reason.empty()) return reason;
-  for (const Matrix& matrix : {matrix_a(call), matrix_b(call), matrix_c(call)}) {
+  const GemmMatrices matrices = matrices_of(call);
+  for (const GemmMatrix& matrix : {matrices.a, matrices.b, matrices.c}) {
     if (auto reason = why_not_matrix(matrix, call.library); !reason.empty()) return reason;
   }
-  return blas_info(call.library).missing;
+  if (!blas_info(call.library).missing.empty()) return blas_info(call.library).missing;
+  return call.library == GemmLibrary::onednn ? why_not_by_onednn(call) : "";
 }
 
 int64_t scratch_bytes(const GemmCall& call) {
+  if (call.library == GemmLibrary::onednn) {
+    const Result<OneDnnGemm> gemm = OneDnnGemm::prepare(call);
+    return gemm ? gemm->scratch_bytes() : 0;  // prepare() reports the error
+  }
   if (!is_half(call.type)) return 0;
   const int64_t floats = aligned(call.a_elements) + aligned(call.b_elements) + call.c_elements;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
+std::string abilities_of(GemmLibrary library) {
+  if (library != GemmLibrary::onednn) return "float64, float32; float16 and bfloat16 as float32";
+  std::vector<std::string> types;
+  for (const auto& [type, name] : {std::pair(StoredType::f32, "float32"), std::pair(StoredType::f16, "float16"),
+                                   std::pair(StoredType::bf16, "bfloat16")}) {
+    const std::string& by = onednn_implementation(type);
+    types.push_back(by.empty() ? concat("no ", name) : concat(name, " by ", by));
+  }
+  return join(types, ", ");
+}
+
 Result<Gemm> Gemm::prepare(const GemmCall& call) {
   const std::string reason = why_not(call);
+  if (reason.empty() && call.library == GemmLibrary::onednn) {
+    Result<OneDnnGemm> onednn = OneDnnGemm::prepare(call);
+    if (!onednn) return onednn.error();
+    Gemm gemm(call);
+    gemm.onednn_ = std::move(*onednn);
+    return gemm;
+  }
   if (reason.empty()) return Gemm(call);
   const bool there = blas_info(call.library).there;
   return Error::make(there ? ErrorKind::bad_input : ErrorKind::unavailable,
@@ -253,36 +207,19 @@ Gemm::Gemm(const GemmCall& call)
       a_elements_(call.a_elements),
       b_elements_(call.b_elements),
       c_elements_(call.c_elements) {
-  if (library_ == GemmLibrary::openblas) {
-    openblas_ = openblas();
-  } else {
-    blis_ = blis();
-  }
-  Matrix a = matrix_a(call);
-  Matrix b = matrix_b(call);
-  Matrix c = matrix_c(call);
-  swapped_ = library_ == GemmLibrary::openblas && !c.by_rows();
-  if (swapped_) {
-    const Matrix left = b.transposed();
-    b = a.transposed();
-    a = left;
-    c = c.transposed();
-    std::swap(m_, n_);
-  }
-  const auto placed = [](const Matrix& matrix) {
+  if (library_ == GemmLibrary::openblas) openblas_ = openblas();
+  if (library_ == GemmLibrary::blis) blis_ = blis();
+  const GemmMatrices given = matrices_of(call);
+  const GemmMatrices matrices = library_ == GemmLibrary::openblas ? row_major(given) : given;
+  swapped_ = matrices.swapped;
+  if (swapped_) std::swap(m_, n_);
+  const auto placed = [](const GemmMatrix& matrix) {
     return Placed{matrix.row_stride, matrix.column_stride, matrix.by_rows() ? kCblasNoTranspose : kCblasTranspose};
   };
-  a_ = placed(a);
-  b_ = placed(b);
-  c_ = placed(c);
-  for (GemmLoop loop : call.loops) {
-    if (loop.extent == 1) continue;
-    if (swapped_) std::swap(loop.a, loop.b);
-    (sums(loop) ? summing_ : outer_).push_back(loop);
-    (sums(loop) ? summing_steps_ : outer_steps_) *= loop.extent;
-  }
-  std::reverse(outer_.begin(), outer_.end());
-  std::reverse(summing_.begin(), summing_.end());
+  a_ = placed(matrices.a);
+  b_ = placed(matrices.b);
+  c_ = placed(matrices.c);
+  loops_ = split_loops(call, swapped_);
 }
 
 void Gemm::set_threads(int threads) const {
@@ -316,9 +253,9 @@ void Gemm::product(Real alpha, const Real* a, const Real* b, Real beta, Real* c)
 
 template <class Real>
 void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, Real* c) const {
-  const Offsets start = offsets_at(outer_, outer);
-  for (int64_t step = 0; step < summing_steps_; ++step) {
-    const Offsets inner = offsets_at(summing_, step);
+  const GemmOffsets start = loops_.outer.at(outer);
+  for (int64_t step = 0; step < loops_.summing.steps(); ++step) {
+    const GemmOffsets inner = loops_.summing.at(step);
     const bool onto = adds_ || step > 0;  // C already contains D, or the sum so far
     product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(onto ? 1 : 0), c + start.c);
   }
@@ -331,14 +268,14 @@ void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
   if (swapped_) std::swap(a, b);
   if (!threads_over_loops_) {
     set_threads(threads_);
-    for (int64_t outer = 0; outer < outer_steps_; ++outer) multiply_at(outer, alpha, a, b, c);
+    for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, alpha, a, b, c);
     return;
   }
 #pragma omp parallel num_threads(threads_)
   {
     set_threads(1);  // applies within this region
 #pragma omp for schedule(static)
-    for (int64_t outer = 0; outer < outer_steps_; ++outer) multiply_at(outer, alpha, a, b, c);
+    for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, alpha, a, b, c);
   }
 }
 
@@ -354,6 +291,7 @@ void Gemm::copy(const void* from, void* to) const {
 
 void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added) const {
   const OpenMpSettings settings;
+  if (onednn_) return onednn_->run(static_cast<float>(alpha), a, b, c, scratch, added);
   if (adds_ && !is_half(type_)) copy(added, c);
   if (type_ == StoredType::f64) {
     multiply(alpha, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));

@@ -1,14 +1,16 @@
-// Matrix products by the BLAS libraries: C = alpha · A·B, optionally plus D, with loops around the product for batches
-// and for contracted indices that one product cannot cover. Float16 and bfloat16 are multiplied as float32 and rounded
-// once. Test: tests/device/blas_test.cpp
+// Matrix products by the libraries: C = alpha · A·B, optionally plus D, with loops around the product for batches
+// and for contracted indices that one product cannot cover. OpenBLAS and BLIS multiply float16 and bfloat16 as
+// float32, rounded once; oneDNN has instructions for them on some processors. Test: tests/device/blas_test.cpp
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "base/stored_type.h"
 #include "device/cpu/blas_library.h"
+#include "device/cpu/gemm_loops.h"
+#include "device/cpu/onednn_gemm.h"
 #include "device/gemm_call.h"
 #include "millrace/result.h"
 
@@ -17,13 +19,15 @@ namespace millrace {
 // Why the library cannot compute it; empty if it can.
 std::string why_not(const GemmCall& call);
 
-// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, else none. Only for
-// calls that why_not accepts.
+// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, or what oneDNN asks for.
+// Only for calls that why_not accepts.
 int64_t scratch_bytes(const GemmCall& call);
 
-// A call with everything computed that does not change between runs: a run looks nothing up and allocates nothing
-// itself. The libraries' thread counts belong to the process: concurrent runs by several threads of the program are
-// correct, but one may use another's thread count.
+// Which types a library multiplies on this machine, as text.
+std::string abilities_of(GemmLibrary library);
+
+// A call with everything computed that does not change between runs. The libraries' thread counts belong to the
+// process: concurrent runs by several threads of the program are correct, but one may use another's thread count.
 class Gemm {
  public:
   static Result<Gemm> prepare(const GemmCall& call);
@@ -65,11 +69,8 @@ class Gemm {
   Placed c_;
   OpenBlas openblas_;
   Blis blis_;
-  // The call's loops, innermost first: each iteration has its own part of C, or all add to the same part.
-  std::vector<GemmLoop> outer_;
-  std::vector<GemmLoop> summing_;
-  int64_t outer_steps_ = 1;
-  int64_t summing_steps_ = 1;
+  std::optional<OneDnnGemm> onednn_;  // computes everything, if the library is oneDNN
+  SplitLoops loops_;
   int64_t a_first_ = 0;
   int64_t b_first_ = 0;
   int64_t a_elements_;

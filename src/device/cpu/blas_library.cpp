@@ -1,11 +1,10 @@
 #include "device/cpu/blas_library.h"
 
-#include <dlfcn.h>
-
-#include <array>
 #include <vector>
 
 #include "base/text.h"
+#include "device/cpu/library_loader.h"
+#include "device/cpu/onednn_library.h"
 
 namespace millrace {
 namespace {
@@ -22,15 +21,8 @@ std::vector<std::string> places(std::string_view folder, std::string_view file, 
   return paths;
 }
 
-template <class Function>
-bool find(void* handle, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(handle, name));
-  return function != nullptr;
-}
-
-std::string path_of(void* function, const std::string& otherwise) {
-  Dl_info found{};
-  return dladdr(function, &found) != 0 && found.dli_fname != nullptr ? found.dli_fname : otherwise;
+std::string install(std::string_view package) {
+  return concat("install it; on Debian and Ubuntu: apt-get install ", package);
 }
 
 struct LoadedOpenBlas {
@@ -44,15 +36,16 @@ std::string take_openblas(void* handle, const std::string& path, LoadedOpenBlas&
   int (*parallel)() = nullptr;
   const char* (*config)() = nullptr;
   OpenBlas functions;
-  if (!find(handle, "openblas_get_parallel", parallel) || !find(handle, "openblas_get_config", config) ||
-      !find(handle, "cblas_sgemm", functions.sgemm) || !find(handle, "cblas_dgemm", functions.dgemm)) {
+  if (!find_function(handle, "openblas_get_parallel", parallel) ||
+      !find_function(handle, "openblas_get_config", config) || !find_function(handle, "cblas_sgemm", functions.sgemm) ||
+      !find_function(handle, "cblas_dgemm", functions.dgemm)) {
     return "it lacks a function that OpenBLAS has";
   }
   const std::string version = config();
   if (parallel() != kOpenMp) return "it is not the OpenMP variant";
   if (version.find("USE64BITINT") != std::string::npos) return "it uses 64-bit integers";
   loaded.functions = functions;
-  loaded.info = {true, version, path_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
+  loaded.info = {true, version, file_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
   return "";
 }
 
@@ -67,58 +60,42 @@ std::string take_blis(void* handle, const std::string& path, LoadedBlis& loaded)
   int64_t (*integer_bits)() = nullptr;
   int64_t (*openmp)() = nullptr;
   Blis functions;
-  if (!find(handle, "bli_info_get_version_str", version) || !find(handle, "bli_info_get_int_type_size", integer_bits) ||
-      !find(handle, "bli_info_get_enable_openmp", openmp) || !find(handle, "bli_sgemm", functions.sgemm) ||
-      !find(handle, "bli_dgemm", functions.dgemm) ||
-      !find(handle, "bli_thread_set_num_threads", functions.set_num_threads)) {
+  if (!find_function(handle, "bli_info_get_version_str", version) ||
+      !find_function(handle, "bli_info_get_int_type_size", integer_bits) ||
+      !find_function(handle, "bli_info_get_enable_openmp", openmp) ||
+      !find_function(handle, "bli_sgemm", functions.sgemm) || !find_function(handle, "bli_dgemm", functions.dgemm) ||
+      !find_function(handle, "bli_thread_set_num_threads", functions.set_num_threads)) {
     return "it lacks a function that BLIS has";
   }
   if (openmp() == 0) return "it is not the OpenMP variant";
   if (integer_bits() != kIntegerBits) return "it does not use 64-bit integers";
   loaded.functions = functions;
-  loaded.info = {true, version(), path_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
+  loaded.info = {true, version(), file_of(reinterpret_cast<void*>(functions.sgemm), path), ""};
   return "";
-}
-
-// Takes the first path that holds a usable library. It stays loaded, because OpenMP's threads may be running in it.
-template <class Loaded, class Take>
-Loaded load(const std::vector<std::string>& paths, Take take, std::string_view name, std::string_view package) {
-  Loaded loaded;
-  std::vector<std::string> reasons;
-  for (const std::string& path : paths) {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      const char* reason = dlerror();
-      reasons.emplace_back(reason != nullptr ? reason : path);
-      continue;
-    }
-    const std::string reason = take(handle, path, loaded);
-    if (reason.empty()) return loaded;
-    reasons.push_back(concat(path, ": ", reason));
-  }
-  loaded.info.missing = concat(name, " is missing (", join(reasons, "; "),
-                               "): install it; on Debian and Ubuntu: ", "apt-get install ", package);
-  return loaded;
 }
 
 const LoadedOpenBlas& loaded_openblas() {
   static const LoadedOpenBlas kLoaded =
-      load<LoadedOpenBlas>(places("openblas-openmp", "libopenblas.so.0", "libopenblaso.so.0"), take_openblas,
-                           "OpenBLAS", "libopenblas0-openmp");
+      load_first<LoadedOpenBlas>(places("openblas-openmp", "libopenblas.so.0", "libopenblaso.so.0"), take_openblas,
+                                 "OpenBLAS", install("libopenblas0-openmp"));
   return kLoaded;
 }
 
 const LoadedBlis& loaded_blis() {
-  static const LoadedBlis kLoaded =
-      load<LoadedBlis>(places("blis-openmp", "libblis.so.4", "libbliso.so.4"), take_blis, "BLIS", "libblis4-openmp");
+  static const LoadedBlis kLoaded = load_first<LoadedBlis>(places("blis-openmp", "libblis.so.4", "libbliso.so.4"),
+                                                           take_blis, "BLIS", install("libblis4-openmp"));
   return kLoaded;
 }
 
 }  // namespace
 
-std::string_view name_of(GemmLibrary library) { return library == GemmLibrary::openblas ? "OpenBLAS" : "BLIS"; }
+std::string_view name_of(GemmLibrary library) {
+  if (library == GemmLibrary::onednn) return "oneDNN";
+  return library == GemmLibrary::openblas ? "OpenBLAS" : "BLIS";
+}
 
 const BlasInfo& blas_info(GemmLibrary library) {
+  if (library == GemmLibrary::onednn) return onednn_info();
   return library == GemmLibrary::openblas ? loaded_openblas().info : loaded_blis().info;
 }
 

@@ -1,4 +1,5 @@
-// A launch that is ready to run on the CPU: it looks nothing up and allocates nothing.
+// A launch that is ready to run on the CPU: it looks nothing up and allocates nothing but small
+// objects of oneDNN.
 // Test: tests/exec/cpu_executor_test.cpp
 #pragma once
 

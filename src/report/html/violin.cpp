@@ -15,7 +15,8 @@ constexpr double kViolinWidth = 900;
 constexpr double kViolinRight = 90;  // room for the count of times beyond the axis
 constexpr double kViolinRow = 64;
 constexpr double kViolinTop = 34;
-constexpr double kHalf = 15;  // half of a violin's greatest height
+constexpr double kHalf = 15;        // half of a violin's greatest height
+constexpr double kSlowerStep = 14;  // between the counts of times beyond the axis
 constexpr size_t kPlaces = 40;
 constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are drawn as dots
 constexpr double kMostTimes = 10;
@@ -136,13 +137,12 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
            "label weak");
   const bool both = violin.sides.size() == 1;
   for (size_t k = 0; k < violin.sides.size(); ++k) {
-    draw_side(svg, axis, violin.sides[k], fastest, middle, both || k == 0, both || k == 1, violin.sides[k].classes);
+    draw_side(svg, axis, violin.sides[k], fastest, middle, both || k % 2 == 0, both || k % 2 == 1,
+              violin.sides[k].classes);
     const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
                                       [&](double seconds) { return seconds > fastest * axis.most; });
     if (beyond > 0)
-      svg.text({kViolinWidth - 4, middle + (both     ? 4
-                                            : k == 0 ? -3
-                                                     : 11)},
+      svg.text({kViolinWidth - 4, middle + (both ? 4 : kSlowerStep * static_cast<double>(k) - 3)},
                concat(beyond, " slower →"), "label weak", "end");
   }
   svg.line({axis.at(1), middle - kHalf}, {axis.at(1), middle + kHalf}, "fastest", 2,

@@ -175,7 +175,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
-  Result<std::string> text = read_file(options.program.path, kProgramBytes);
+  Result<std::string> text = read_file_or_pipe(options.program.path, kProgramBytes);
   if (!text) return text.error();
   TuneProgram program{options.program, std::move(*text), {}, options.device, Fusing::fused};
   for (const std::string& pin : options.layouts) {

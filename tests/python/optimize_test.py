@@ -230,6 +230,7 @@ class RefusalTest(OptimizeTest):
     def test_select_before_anything_was_measured(self) -> None:
         message = self.fails(NO_CONFIGURATION, "select", "small.py")
         self.assertIn("explore", message)
+        self.assertFalse((self.folder / "data" / "measurements.db").exists(), "created by a command that only reads")
 
     def test_a_program_whose_name_is_not_utf8(self) -> None:
         name = os.fsencode(self.folder) + b"/\xff\xfe.py"
@@ -370,6 +371,28 @@ class OutputTest(OptimizeTest):
             self.assertTrue((self.folder / "link").is_symlink(), command)
             self.assertGreater((self.folder / "target").stat().st_size, 0, command)
             (self.folder / "target").unlink()
+
+    def test_select_and_report_of_a_database_that_is_only_read(self) -> None:
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        data = self.folder / "data"
+        wanted = self.succeed("select", "small.py")
+        for path in (*data.iterdir(), data):
+            path.chmod(path.stat().st_mode & 0o555)
+        before = {path.name: path.read_bytes() for path in data.iterdir()}
+        self.assertEqual(self.succeed("select", "small.py"), wanted)
+        self.succeed("report", "small.plan", "--out", "r.html")
+        self.assertEqual({path.name: path.read_bytes() for path in data.iterdir()}, before)
+        for path in (data, *data.iterdir()):
+            path.chmod(path.stat().st_mode | 0o200)
+
+    def test_a_limit_of_file_sizes_is_an_error(self) -> None:
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -f 0; exec "$0" run small.py --out r.safetensors', BINARY], cwd=self.folder,
+            env=self.environment, capture_output=True, text=True, timeout=self.seconds,
+        )
+        self.assertEqual(done.returncode, FAILED, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertFalse((self.folder / "r.safetensors").exists())
 
     def test_a_pipe_in_place_of_the_plan(self) -> None:
         (self.folder / "small.plan").mkdir()

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -422,6 +423,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A write beyond `ulimit -f` fails with an error, which says so, in place of a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
   spin_briefly(argv);
   try {
     return run(argc, argv);

@@ -1,4 +1,5 @@
-// Integer arithmetic that detects overflow. Tests: tests/frontend/sizes_test.cpp.
+// Integer arithmetic that detects overflow, for numbers that come from a file. Tests: tests/frontend/sizes_test.cpp,
+// tests/plan/verify_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/text.h"
 
@@ -32,6 +33,26 @@ bool too_deep(std::string_view text, int deepest) {
   }
   return false;
 }
+
+// nlohmann keeps one of several fields of a name: which one would depend on the reader.
+class KeysOnce {
+ public:
+  using Event = JsonReader::Json::parse_event_t;
+
+  void note(Event event, const JsonReader::Json& parsed) {
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event != Event::key) return;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (!open_.back().insert(key).second) repeated_ = key;
+  }
+
+  const std::string& repeated() const { return repeated_; }  // empty: none
+
+ private:
+  std::vector<std::set<std::string>> open_;  // the names of every object that has not ended
+  std::string repeated_;
+};
 
 }  // namespace
 
@@ -112,7 +133,14 @@ Result<JsonReader::Json> parse_json(std::string_view text, int deepest, const st
   if (too_deep(text, deepest))
     return in_file(file, concat("brackets nest deeper than ", deepest), "no file that Millrace writes does");
   try {
-    return JsonReader::Json::parse(text);
+    KeysOnce keys;
+    JsonReader::Json root = JsonReader::Json::parse(text, [&](int, KeysOnce::Event event, JsonReader::Json& parsed) {
+      keys.note(event, parsed);
+      return true;
+    });
+    if (keys.repeated().empty()) return root;
+    return in_file(file, concat("the field '", keys.repeated(), "' occurs twice in an object"),
+                   "no file that Millrace writes repeats one");
   } catch (const JsonReader::Json::exception& problem) {
     // Remove nlohmann's prefix: "parse error at line 1, column 2: …".
     const std::string message = problem.what();

@@ -23,7 +23,7 @@ struct ProcessOptions {
   double timeout_seconds = 0;                      // then its process group is killed; 0: no limit
   size_t output_limit = size_t{16} << 20;          // bytes kept of standard output and of standard error
   std::map<std::string, std::string> environment;  // added to ours; overrides ours
-  uint64_t memory_limit = 0;                       // bytes of address space; 0: no limit
+  uint64_t memory_limit = 0;                       // bytes that it may allocate; 0: no limit
   std::string working_directory;                   // empty: ours
 };
 

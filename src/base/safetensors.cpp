@@ -397,7 +397,7 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
 
 Result<std::vector<StoredTensor>> read_safetensors(const std::string& path) {
   // Errors of read_file name the file already.
-  Result<std::string> bytes = read_file(path, kMaxFileBytes);
+  Result<std::string> bytes = read_file_or_pipe(path, kMaxFileBytes);
   if (!bytes) return std::move(bytes.error());
   Result<std::vector<StoredTensor>> tensors = parse_safetensors(*bytes);
   if (!tensors)

@@ -91,7 +91,7 @@ void default_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-bool limit(decltype(RLIMIT_AS) resource, uint64_t most) {
+bool limit(decltype(RLIMIT_DATA) resource, uint64_t most) {
   rlimit bounds{};
   if (getrlimit(resource, &bounds) != 0) return false;
   bounds.rlim_cur = bounds.rlim_max == RLIM_INFINITY || most < bounds.rlim_max ? most : bounds.rlim_max;
@@ -113,7 +113,7 @@ bool prepare_child(const Launch& launch) {
   syscall(SYS_close_range, 3U, ~0U, kCloseOnExec);
 #endif
   if (!launch.working_directory.empty() && chdir(launch.working_directory.c_str()) != 0) return false;
-  return limit(RLIMIT_CORE, 0) && (launch.memory_limit == 0 || limit(RLIMIT_AS, launch.memory_limit));
+  return limit(RLIMIT_CORE, 0) && (launch.memory_limit == 0 || limit(RLIMIT_DATA, launch.memory_limit));
 }
 
 [[noreturn]] void run_child(const Launch& launch) {

@@ -165,7 +165,7 @@ Result<std::string> export_database(const DatabaseOptions& options) {
 }
 
 Result<std::string> import_database(const DatabaseOptions& options) {
-  const Result<std::string> text = read_file(options.file, kMaxImportBytes);
+  const Result<std::string> text = read_file_or_pipe(options.file, kMaxImportBytes);
   if (!text) return text.error();
   Result<std::vector<MeasurementRow>> rows = from_lines(*text);
   if (!rows) {

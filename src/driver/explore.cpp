@@ -26,7 +26,7 @@ Result<Measurements> measurements_of(const SelectOptions& options) {
     }
     return std::move(tuned->explored.measurements);
   }
-  const Result<std::string> text = read_file(path, kMeasurementsBytes);
+  const Result<std::string> text = read_file_or_pipe(path, kMeasurementsBytes);
   if (!text) return text.error();
   return parse_measurements(*text, path);
 }

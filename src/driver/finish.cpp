@@ -9,6 +9,7 @@
 #include "driver/given_tensors.h"
 #include "driver/plan_session.h"
 #include "driver/slow_step.h"
+#include "driver/staged_folder.h"
 #include "driver/step_times.h"
 
 namespace millrace {
@@ -55,18 +56,27 @@ class Finisher {
     made_.selected = std::move(*selected);
     made_.selected_cost = made_.selected.selection.cost;
     made_.unchecked = unchecked_launches();
+    Result<StagedFolder> staged = StagedFolder::make(made_.folder);
+    if (!staged) return staged.error();
+    stage_ = staged->path();
     if (Result<Done> written = write(tuned_.prepared); !written) return written.error();
     phases_.begin("timing");
     if (Result<Done> timed = compare(); !timed) return timed.error();
     phases_.begin("checking");
-    if (Result<Done> checked = check(); !checked) return checked.error();
+    if (Result<Done> checked = check(); !checked) return not_written(checked.error());
+    if (Result<Done> kept = staged->keep(); !kept) return kept.error();
     return std::move(made_);
   }
 
  private:
   Result<Done> write(const Prepared& prepared) {
     phases_.begin("compiling the plan");
-    return write_lowered(prepared, tuned_.machine, made_.selected.plan, made_.folder);
+    return write_lowered(prepared, tuned_.machine, made_.selected.plan, stage_);
+  }
+
+  Error not_written(Error error) const {
+    error.diagnostics.front().message += concat("; no plan was written to '", made_.folder, "'");
+    return error;
   }
 
   size_t unchecked_launches() const {
@@ -82,7 +92,7 @@ class Finisher {
   // --- The selected plan and the step before optimization, side by side ---
 
   Result<Done> compare() {
-    const LoadedPlan selected = loaded(made_.selected.plan, tuned_.prepared, made_.folder);
+    const LoadedPlan selected = loaded(made_.selected.plan, tuned_.prepared, stage_);
     Result<PlanSession> session = PlanSession::open(selected);
     if (!session) return session.error();
     made_.device = session->device();
@@ -130,7 +140,7 @@ class Finisher {
     if (!made_.before) return Done{};
     made_.selected.plan.default_cost = baseline.selected.plan.default_cost = made_.before->median;
     return made_.before->median < made_.after->median ? keep(std::move(baseline))
-                                                      : rewrite_plan(made_.selected.plan, made_.folder);
+                                                      : rewrite_plan(made_.selected.plan, stage_);
   }
 
   Result<Done> time(const std::vector<PlanSession*>& sessions) {
@@ -178,7 +188,7 @@ class Finisher {
 
   Result<Done> check() {
     const Prepared& prepared = made_.kept ? made_.kept->prepared : tuned_.prepared;
-    const LoadedPlan plan = loaded(made_.selected.plan, prepared, made_.folder);
+    const LoadedPlan plan = loaded(made_.selected.plan, prepared, stage_);
     Result<PlanSession> session = PlanSession::open(plan);
     if (!session) return session.error();
     const double most = std::min(kMostChecking, left() / kTooOptimistic);
@@ -192,6 +202,7 @@ class Finisher {
   const std::string& examples_;
   Phases& phases_;
   const Deadline end_;  // of parts that the plan does not need
+  std::string stage_;   // where the plan is until it is checked
   FinishedPlan made_;
 };
 

@@ -1,5 +1,6 @@
-// The end of `optimize`, within what is left of the budget: selects, writes the plan, times it against the step before
-// optimization, and checks it. The plan that is slower is not kept. Test: tests/python/budget_test.py
+// The end of `optimize`, within what is left of the budget: selects, times the plan against the step before
+// optimization, checks it, and writes it. A plan that is slower, or that fails the check, is not written. Test:
+// tests/python/budget_test.py
 #pragma once
 
 #include <optional>

@@ -55,7 +55,7 @@ Result<TrainingGraph> train(Stages& stages, const ProgramSource& program, const 
 }
 
 Result<TrainingGraph> train(Stages& stages, const ProgramSource& program) {
-  const Result<std::string> text = read_file(program.path, kProgramBytes);
+  const Result<std::string> text = read_file_or_pipe(program.path, kProgramBytes);
   if (!text) return text.error();
   return train(stages, program, *text);
 }

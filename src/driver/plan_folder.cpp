@@ -10,6 +10,7 @@
 #include "codegen/cuda/generate.h"
 #include "device/cpu/cpu_info.h"
 #include "device/kernel_store.h"
+#include "driver/made_kernels.h"
 #include "driver/tuning.h"
 #include "plan/launched_partition.h"
 #include "plan/plan_json.h"
@@ -18,9 +19,9 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kPlanFile = "plan.json";
-constexpr const char* kKernelFile = "kernels.so";
-constexpr const char* kGpuKernelFile = "kernels.cubins";
+constexpr const char* kKernelFile = kFilesOfPlan[0];
+constexpr const char* kGpuKernelFile = kFilesOfPlan[1];
+constexpr const char* kPlanFile = kFilesOfPlan[2];
 constexpr int64_t kCubinBytes = int64_t{1} << 30;
 
 bool is_folder(const std::string& path) {
@@ -57,12 +58,12 @@ void name_gpu_kernels(StepPlan& plan, const std::vector<Launch>& launches) {
   }
 }
 
-// The plan's stored kernels if they are intact and for this GPU; else compiles them.
+// The plan's stored kernels if this user made them, for this GPU, and they are intact; else compiles them.
 Result<CubinBundle> cubins_of(const StepPlan& plan, const std::string& folder, const std::vector<Launch>& launches,
                               const std::string& architecture) {
   const PlanKernels& kernels = plan.kernels;
   if (kernels.machine == architecture && kernels.file == kGpuKernelFile &&
-      kernels.sources == hash_of_sources(launches, gpu_prelude())) {
+      kernels.sources == hash_of_sources(launches, gpu_prelude()) && are_recorded(plan)) {
     const Result<std::string> bytes = read_file(concat(folder, "/", kernels.file), kCubinBytes);
     if (bytes && sha256(*bytes) == kernels.sha256) {
       Result<CubinBundle> bundle = read_bundle(*bytes);
@@ -98,6 +99,7 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
     Result<std::string> hash = kernels.compile_together(sources, concat(folder, "/", kKernelFile), cpu_info().cores);
     if (!hash) return hash.error();
     plan.kernels = {kKernelFile, std::move(*hash), hash_of_sources(launches, cpu_prelude()), cpu_info().identity()};
+    if (Result<Done> recorded = record_kernels(plan); !recorded) return recorded;
   }
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
@@ -111,6 +113,7 @@ Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches,
   const std::string text = write_bundle(*cubins);
   if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), text); !written) return written;
   plan.kernels = {kGpuKernelFile, sha256(text), hash_of_sources(launches, gpu_prelude()), kernels.architecture()};
+  if (Result<Done> recorded = record_kernels(plan); !recorded) return recorded;
   return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
@@ -167,7 +170,7 @@ Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMak
   if (!launches) return launches.error();
   const PlanKernels& kernels = loaded.plan.kernels;
   const bool fit = !kernels.file.empty() && kernels.machine == cpu_info().identity() &&
-                   kernels.sources == hash_of_sources(*launches, cpu_prelude());
+                   kernels.sources == hash_of_sources(*launches, cpu_prelude()) && are_recorded(loaded.plan);
   return CpuExecutor::load(loaded.plan, *launches, fit ? folder_of(loaded.path) : "", cache, memory);
 }
 

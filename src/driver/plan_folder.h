@@ -1,6 +1,7 @@
 // Plans on disk: a folder with plan.json and its compiled kernels. Test: tests/driver/plan_folder_test.cpp
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,9 +21,12 @@ namespace millrace {
 // The user's kernel cache, with this machine's compiler.
 Result<KernelCache> user_kernel_cache();
 
-// Compiles the plan's kernels into folder/kernels.so, records them in the plan, and writes folder/plan.json. Creates
-// the folder, for the user only, if needed. Each file is written atomically; if the process dies between the two,
-// loading the plan recompiles its kernels.
+// The files of a plan's folder, the plan last.
+inline constexpr std::array kFilesOfPlan = {"kernels.so", "kernels.cubins", "plan.json"};
+
+// Compiles the plan's kernels into folder/kernels.so, records them in the plan and in the user's cache
+// (made_kernels.h), and writes folder/plan.json. Creates the folder, for the user only, if needed. Each file is written
+// atomically; if the process dies between the two, loading the plan recompiles its kernels.
 Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, const KernelCache& kernels,
                         const std::string& folder);
 
@@ -50,11 +54,12 @@ struct LoadedPlan {
 // Reads a plan and verifies it against the program in it. Compiles and loads nothing.
 Result<LoadedPlan> read_plan(const std::string& path);
 
-// Loads a plan for the CPU. `cache`: used if the plan's own kernels cannot be.
+// Loads a plan for the CPU. `cache`: used if the plan's own kernels cannot be, or if this user did not make them.
 Result<CpuExecutor> load_executor(const LoadedPlan& loaded, const KernelCacheMaker& cache = user_kernel_cache,
                                   ExecutorMemory memory = ExecutorMemory::own);
 
-// Loads a plan for a GPU. Its kernels are recompiled for a GPU of another architecture.
+// Loads a plan for a GPU. Its kernels are recompiled for a GPU of another architecture, and if this user did not make
+// them.
 Result<GpuExecutor> load_gpu_executor(const LoadedPlan& loaded, ExecutorMemory memory = ExecutorMemory::own);
 
 // The backend that the plan was made for.

@@ -8,15 +8,19 @@
 #include <charconv>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/directories.h"
 #include "base/file.h"
+#include "base/temporary_directory.h"
 #include "base/text.h"
 #include "candidates/candidate_source.h"
 #include "codegen/lower.h"
+#include "device/cpu/machine_load.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
@@ -71,6 +75,14 @@ std::map<std::string, std::string> worker_environment(const Machine& machine) {
   if (machine.target().own_memory && !is_set(kTunables)) variables[kTunables] = "glibc.malloc.hugetlb=1";
   if (!is_set(kSpins) && !is_set("OMP_WAIT_POLICY")) variables[kSpins] = kSpinCount;
   return variables;
+}
+
+// A candidate must not take the machine's memory from everybody else. A GPU's driver maps memory of its own, which the
+// limit would count.
+uint64_t worker_memory(const Machine& machine) {
+  constexpr double kShare = 0.8;  // of what is free
+  if (machine.target().own_memory) return 0;
+  return static_cast<uint64_t>(kShare * static_cast<double>(available_memory()));
 }
 
 // Whether the program's tensors together exceed the last-level cache, so that a step reads them from memory.
@@ -176,7 +188,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
-  Result<std::string> text = read_file(options.program.path, kProgramBytes);
+  Result<std::string> text = read_file_or_pipe(options.program.path, kProgramBytes);
   if (!text) return text.error();
   TuneProgram program{options.program, std::move(*text), {}, options.device, Fusing::fused};
   for (const std::string& pin : options.layouts) {
@@ -319,6 +331,28 @@ void set_for_own_memory(const Graph& graph, const Candidates& candidates, const 
   };
 }
 
+struct OpenedDatabase {
+  std::optional<TemporaryDirectory> folder;  // of a database that is not kept
+  Database database;
+};
+
+// What only reads measurements needs no permission to write them, and creates no database.
+Result<OpenedDatabase> open_database(const std::string& path, Measuring measuring) {
+  std::error_code failed;
+  std::optional<TemporaryDirectory> folder;
+  if (measuring != Measuring::within_budget && !std::filesystem::exists(path, failed)) {
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(failed);
+    Result<TemporaryDirectory> made = TemporaryDirectory::make(failed ? "/tmp" : parent.string());
+    if (!made) return made.error();
+    folder = std::move(*made);
+  }
+  const bool read = measuring != Measuring::within_budget && !folder;
+  Result<Database> database =
+      Database::open(folder ? folder->path() + "/none.db" : path, read ? DatabaseAccess::read : DatabaseAccess::write);
+  if (!database) return database.error();
+  return OpenedDatabase{std::move(folder), std::move(*database)};
+}
+
 }  // namespace
 
 Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring measuring, Phases& phases,
@@ -351,14 +385,15 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     announce(options, prepared->candidates, machine, *budget);
   const Result<std::string> path = database_path(options.database);
   if (!path) return path.error();
-  Result<Database> database = Database::open(*path);
-  if (!database) return database.error();
+  Result<OpenedDatabase> opened = open_database(*path, measuring);
+  if (!opened) return opened.error();
+  Database& database = opened->database;
   const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);
   if (!kernels) return kernels.error();
   const Result<std::string> worker_program =
       measuring == Measuring::within_budget ? worker_path() : Result<std::string>(std::string());
   if (!worker_program) return worker_program.error();
-  Worker worker({{*worker_program}, greeting(program), 0, worker_environment(machine)});
+  Worker worker({{*worker_program}, greeting(program), worker_memory(machine), worker_environment(machine)});
 
   ExploreSettings settings;
   settings.measure = measuring == Measuring::within_budget;
@@ -393,7 +428,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     return selection ? selection->cost : 0;
   };
   if (options.progress) settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
-  Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), *database, worker);
+  Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), database, worker);
   if (!explored) return explored.error();
   return Tuned{std::move(program),   std::move(*prepared),
                std::move(machine),   std::move(*explored),

@@ -68,7 +68,7 @@ Result<Functions> compiled_functions(const std::vector<Launch>& launches, const 
 Result<Functions> find_functions(const StepPlan& plan, const std::vector<Launch>& launches, const std::string& folder,
                                  const KernelCacheMaker& cache) {
   if (!has_kernels(launches)) return Functions{{}, std::vector<void*>(launches.size(), nullptr)};
-  std::string reason = "the plan's kernels were compiled for another machine or version";
+  std::string reason = "the plan's kernels were compiled by another user, or for another machine or version";
   if (!folder.empty()) {
     Result<Functions> found = functions_of_plan(plan, launches, folder);
     if (found) return found;

@@ -25,7 +25,8 @@ using KernelCacheMaker = std::function<Result<KernelCache>()>;
 
 class CpuExecutor : public Executor {
  public:
-  // `launches`: the plan's, lowered. `folder`: contains the plan's shared object; empty: do not use that.
+  // `launches`: the plan's, lowered. `folder`: contains the plan's shared object, which is executed; empty: do not
+  // use that.
   static Result<CpuExecutor> load(const StepPlan& plan, const std::vector<Launch>& launches, const std::string& folder,
                                   const KernelCacheMaker& cache, ExecutorMemory memory = ExecutorMemory::own);
 

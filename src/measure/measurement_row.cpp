@@ -1,6 +1,7 @@
 #include "measure/measurement_row.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,18 @@ bool storable_text(std::string_view text) {
   return text.find('\0') == std::string_view::npos && valid_utf8_prefix(text) == text.size();
 }
 
+// Of a text of the right pattern. A day that does not exist would be later than every other.
+bool is_possible_time(std::string_view text) {
+  const auto number = [&](size_t at, size_t digits) {
+    unsigned value = 0;
+    for (size_t k = at; k < at + digits; ++k) value = 10 * value + static_cast<unsigned>(text[k] - '0');
+    return value;
+  };
+  const std::chrono::year_month_day day(std::chrono::year(static_cast<int>(number(0, 4))),
+                                        std::chrono::month(number(5, 2)), std::chrono::day(number(8, 2)));
+  return day.ok() && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) <= 60;  // with leap seconds
+}
+
 bool is_utc_time(std::string_view text) {
   constexpr std::string_view kPattern = "dddd-dd-ddTdd:dd:ddZ";
   if (text.size() != kPattern.size()) return false;
@@ -31,7 +44,7 @@ bool is_utc_time(std::string_view text) {
     const bool digit = text[k] >= '0' && text[k] <= '9';
     if (kPattern[k] == 'd' ? !digit : text[k] != kPattern[k]) return false;
   }
-  return true;
+  return is_possible_time(text);
 }
 
 // ---- JSON lines ----

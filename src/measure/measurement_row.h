@@ -26,6 +26,9 @@ enum class Outcome { measured, wrong, crashed, hung, out_of_memory, failed };
 inline constexpr std::array<std::string_view, 6> kOutcomeNames = {"measured", "wrong",         "crashed",
                                                                   "hung",     "out_of_memory", "failed"};
 
+// Whether a later run would get it too. How much memory is free may change, and who kills a worker.
+constexpr bool is_repeatable(Outcome outcome) { return outcome != Outcome::out_of_memory; }
+
 struct MeasurementRow {
   MeasurementKey key;
   Outcome outcome = Outcome::failed;

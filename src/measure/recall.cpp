@@ -97,6 +97,7 @@ void Recall::recall_class(size_t partition_class, const RowsByText& rows, Partit
     if (number == its_class.numbers.end()) continue;
     const TrialId id{partition_class, number->second};
     const Trial& trial = into.trial(id);
+    if (!is_repeatable(row->outcome)) continue;  // it is tried again
     if (trial.known || row->key.candidate != stored_name(kernels_, trial, into.launch_of(trial))) continue;
     into.note(id, *row);
     known_ += 1;

@@ -15,6 +15,7 @@
 #include "codegen/lower.h"
 #include "device/cpu/cpu_launch.h"
 #include "device/cpu/denormals.h"
+#include "measure/guarded_memory.h"
 #include "measure/probes.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
@@ -93,7 +94,7 @@ bool is_large(const Partition& partition) {
   return products > kLargeProduct;
 }
 
-// A partition's tensors in memory, with stacked ones contiguous, and scratch memory.
+// A partition's tensors in memory, with stacked ones contiguous, and scratch memory. All have red zones.
 struct Trials::Buffers {
   Buffers(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, int64_t scratch_bytes)
       : scratch(scratch_bytes) {
@@ -123,11 +124,30 @@ struct Trials::Buffers {
     }
   }
 
-  std::vector<Memory> memory;
+  void poison(size_t first) {
+    for (size_t k = first; k < pointers.size(); ++k) std::memset(pointers[k], 0xff, static_cast<size_t>(sizes[k]));
+    std::memset(scratch.data(), 0xff, static_cast<size_t>(scratch.size()));
+  }
+
+  // One for each tensor from the first to the last.
+  std::vector<uint64_t> fingerprints(size_t first, size_t last) const {
+    std::vector<uint64_t> found;
+    for (size_t k = first; k < last; ++k) found.push_back(fingerprint(pointers[k], sizes[k]));
+    return found;
+  }
+
+  bool is_intact() const {
+    return scratch.is_intact() &&
+           std::all_of(memory.begin(), memory.end(), [](const GuardedMemory& block) { return block.is_intact(); });
+  }
+
+  std::vector<GuardedMemory> memory;
   std::vector<void*> pointers;
   std::vector<int64_t> sizes;
-  Memory scratch;
+  GuardedMemory scratch;
   int64_t bytes = 0;
+  std::vector<uint64_t> inputs;   // fingerprints before the candidate ran
+  std::vector<uint64_t> outputs;  // fingerprints of outputs that were checked
 };
 
 Result<Done> Trials::prepare_reference_data(const Partition& partition) {
@@ -154,16 +174,49 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
                           Buffers& buffers) {
   for (size_t k = 0; k < partition.reads.size(); ++k)
     put_values(graph_, partition.reads[k], layouts[k], known_->data.inputs[k], static_cast<char*>(buffers.pointers[k]));
-  for (size_t k = partition.reads.size(); k < buffers.pointers.size(); ++k)
-    std::memset(buffers.pointers[k], 0xff, static_cast<size_t>(buffers.sizes[k]));
-  std::memset(buffers.scratch.data(), 0xff, static_cast<size_t>(buffers.scratch.size()));
-  launch.run(buffers.pointers.data(),
-             {known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step},
-             buffers.scratch.data());
+  const size_t outputs = partition.reads.size();
+  buffers.inputs = buffers.fingerprints(0, outputs);
+  run_poisoned(partition, launch, buffers);
+  if (std::string wrong = misuse(partition, buffers); !wrong.empty()) return wrong;
+  buffers.outputs = buffers.fingerprints(outputs, buffers.pointers.size());
   if (known_->by_peer && !known_->has_peer) {
     const Result<Done> taken = take_as_peer(partition, layouts, launch, buffers);
     return taken ? "" : taken.error().diagnostics.front().message;
   }
+  return compare(partition, layouts, buffers);
+}
+
+void Trials::run_poisoned(const Partition& partition, const CpuLaunch& launch, Buffers& buffers) const {
+  buffers.poison(partition.reads.size());
+  launch.run(buffers.pointers.data(),
+             {known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step},
+             buffers.scratch.data());
+}
+
+// What the candidate wrote outside of its outputs, or "".
+std::string Trials::misuse(const Partition& partition, const Buffers& buffers) const {
+  if (!buffers.is_intact()) return "it writes before or after its tensors";
+  const std::vector<uint64_t> inputs = buffers.fingerprints(0, partition.reads.size());
+  const auto changed = std::mismatch(inputs.begin(), inputs.end(), buffers.inputs.begin()).first;
+  if (changed == inputs.end()) return "";
+  const TensorId tensor = partition.reads[static_cast<size_t>(changed - inputs.begin())];
+  return concat("it changes its input ", graph_.tensor(tensor).name);
+}
+
+// Runs once more after the timing: a candidate must compute every time, not only the first time.
+std::string Trials::check_again(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+                                Buffers& buffers) const {
+  run_poisoned(partition, launch, buffers);
+  if (std::string wrong = misuse(partition, buffers); !wrong.empty()) return wrong;
+  // Comparing values takes much longer than comparing bytes.
+  if (buffers.fingerprints(partition.reads.size(), buffers.pointers.size()) == buffers.outputs) return "";
+  const std::string wrong = compare(partition, layouts, buffers);
+  return wrong.empty() ? "" : concat("after the timing: ", wrong);
+}
+
+// What differs from the expected values, or "".
+std::string Trials::compare(const Partition& partition, const std::vector<Layout>& layouts,
+                            const Buffers& buffers) const {
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
     const std::vector<double> found = take_values(graph_, partition.writes[k], layouts[position],
@@ -289,7 +342,8 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     log_trial(checked - begin, "check", partition.name);
     MeasurementRow row = time(partition, layouts, *launch, sets, settings);
     log_trial(now() - checked, "time", partition.name);
-    return row;
+    std::string wrong = check_again(partition, layouts, *launch, sets.front());
+    return wrong.empty() ? row : failed_row(Outcome::wrong, std::move(wrong));
   } catch (const std::bad_alloc&) {
     return failed_row(Outcome::out_of_memory, "the tensors do not fit into memory");
   }

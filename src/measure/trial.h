@@ -1,5 +1,6 @@
 // Tries a candidate on the CPU: runs it on poisoned outputs, compares with the reference data, and only then times it.
-// Runs in a worker process, which a candidate may crash. Test: tests/measure/trial_test.cpp
+// A candidate that writes outside of its outputs, or that computes only the first time, is wrong. Runs in a worker
+// process, which a candidate may crash. Test: tests/measure/trial_test.cpp
 #pragma once
 
 #include <map>
@@ -46,6 +47,11 @@ class Trials {
   Result<Done> prepare_reference_data(const Partition& partition);
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                     Buffers& buffers);
+  void run_poisoned(const Partition& partition, const CpuLaunch& launch, Buffers& buffers) const;
+  std::string misuse(const Partition& partition, const Buffers& buffers) const;
+  std::string compare(const Partition& partition, const std::vector<Layout>& layouts, const Buffers& buffers) const;
+  std::string check_again(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
+                          Buffers& buffers) const;
   std::string check_small(const Partition& partition, const Candidate& candidate);
   Result<Done> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             Buffers& buffers);

@@ -19,6 +19,11 @@ std::string last_words(const Ending& ending) {
   return last.empty() ? "" : concat(": ", last);
 }
 
+// By the kernel when memory runs out, or by a person or program that ends processes.
+bool is_from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
 }  // namespace
 
 Result<Done> Worker::start() {
@@ -51,6 +56,12 @@ Result<bool> Worker::is_ready(double timeout_seconds) {
 }
 
 Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_seconds) {
+  Result<MeasurementRow> row = run_once(request, timeout_seconds);
+  return row && killed_ ? run_once(request, timeout_seconds) : row;
+}
+
+Result<MeasurementRow> Worker::run_once(const TrialRequest& request, double timeout_seconds) {
+  killed_ = false;
   const Result<bool> ready = is_ready(kStartSeconds);
   if (!ready) return ready.error();
   if (!*ready) {
@@ -71,9 +82,11 @@ Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_s
   const Ending ending = child_->kill();
   end();
   if (hung) return failed_row(Outcome::hung, concat("not finished after ", fixed(timeout_seconds, 1), " s"));
-  const bool killed = ending.signal == SIGKILL;
-  return failed_row(killed ? Outcome::out_of_memory : Outcome::crashed,
-                    concat("the worker ", to_string(ending), last_words(ending)));
+  killed_ = is_from_outside(ending.signal);
+  const std::string last = last_words(ending);
+  const bool no_memory = killed_ || last.find("bad_alloc") != std::string::npos;
+  return failed_row(no_memory ? Outcome::out_of_memory : Outcome::crashed,
+                    concat("the worker ", to_string(ending), last));
 }
 
 }  // namespace millrace

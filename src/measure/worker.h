@@ -27,15 +27,18 @@ class Worker {
   Result<Done> start();
   // Waits until it can take a request. False if it cannot after so many seconds; an error if it cannot be started.
   Result<bool> is_ready(double timeout_seconds);
-  // An error only if no worker can be started.
+  // An error only if no worker can be started. If the worker is killed, which may not be the candidate's fault, a new
+  // one tries once more.
   Result<MeasurementRow> run(const TrialRequest& request, double timeout_seconds);
 
  private:
+  Result<MeasurementRow> run_once(const TrialRequest& request, double timeout_seconds);
   void end();
 
   WorkerCommand command_;
   std::optional<Child> child_;
   bool ready_ = false;
+  bool killed_ = false;  // the last one ended by a signal that a program does not raise by a mistake
 };
 
 }  // namespace millrace

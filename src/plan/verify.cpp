@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/checked.h"
 #include "base/id.h"
 #include "base/text.h"
 #include "candidates/enumerate.h"
@@ -15,6 +16,8 @@ namespace millrace {
 namespace {
 
 using Complaint = std::optional<std::string>;
+
+constexpr int64_t kMostArenaBytes = int64_t{1} << 46;  // no machine has as much memory
 
 // Complaints begin with the location, as a path into the JSON file.
 class Check {
@@ -111,8 +114,11 @@ class Check {
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {
       const PlanBuffer& buffer = plan_.buffers[k];
       if (!is_arena(buffer)) continue;
-      sum += buffer.bytes;
-      if (buffer.offset < 0 || buffer.offset > plan_.scratch_offset - buffer.bytes)
+      const std::optional<int64_t> total = checked_add(sum, buffer.bytes);
+      if (!total) return concat("buffers[", k, "].bytes: all buffers together are too large");
+      sum = *total;
+      const std::optional<int64_t> end = checked_add(buffer.offset, buffer.bytes);
+      if (buffer.offset < 0 || !end || *end > plan_.scratch_offset)
         return concat("buffers[", k, "].offset: the buffer does not end before scratch_offset");
       const int64_t element =
           layout_of(k).storage == MaskStorage::bits ? 1 : bytes_of(graph_.tensor(tensors_[k]).dtype);
@@ -123,9 +129,10 @@ class Check {
       return concat("saved_bytes: not a multiple of ", kArenaAlignment, " up to scratch_offset");
     if (plan_.scratch_offset % kArenaAlignment != 0)
       return concat("scratch_offset: not a multiple of ", kArenaAlignment);
-    if (plan_.scratch_bytes < 0 || plan_.arena_bytes < 0 ||
-        plan_.arena_bytes - plan_.scratch_bytes != plan_.scratch_offset)
+    const std::optional<int64_t> all = checked_add(plan_.scratch_offset, plan_.scratch_bytes);
+    if (plan_.scratch_bytes < 0 || !all || plan_.arena_bytes != *all)
       return "arena_bytes: not the sum of scratch_offset and scratch_bytes";
+    if (plan_.arena_bytes > kMostArenaBytes) return concat("arena_bytes: more than ", kMostArenaBytes);
     return {};
   }
 

@@ -1,10 +1,13 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "base/text.h"
 
@@ -49,7 +52,7 @@ TEST_F(FileTest, TheLimitItselfIsAllowed) {
 
 TEST_F(FileTest, TheLimitHoldsForFilesThatHideTheirLength) {
   // /dev/zero has length zero and never ends.
-  const Result<std::string> endless = read_file("/dev/zero", 100'000);
+  const Result<std::string> endless = read_file_or_pipe("/dev/zero", 100'000);
   ASSERT_FALSE(endless);
   EXPECT_EQ(endless.error().kind, ErrorKind::bad_input);
 }
@@ -102,6 +105,61 @@ TEST_F(FileTest, WritingIntoAMissingFolderFails) {
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().kind, ErrorKind::failed);
   EXPECT_NE(to_string(written.error()).find("absent/f"), std::string::npos);
+}
+
+// Opening a pipe without a writer would wait for ever.
+TEST_F(FileTest, APipeInPlaceOfAFileIsRefused) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& name : {path("pipe"), std::string("/dev/zero")}) {
+    const Result<std::string> read = read_file(name, 100);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(to_string(read.error()).find("not a regular file"), std::string::npos) << to_string(read.error());
+  }
+}
+
+TEST_F(FileTest, AUsersPipeIsRead) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { EXPECT_TRUE(write_file(path("pipe"), "through a pipe")); });
+  const Result<std::string> read = read_file_or_pipe(path("pipe"), 100);
+  writer.join();
+  ASSERT_TRUE(read) << to_string(read.error());
+  EXPECT_EQ(*read, "through a pipe");
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(FileTest, ADeviceIsWrittenAndStays) {
+  fs::create_symlink("/dev/null", path("null"));
+  ASSERT_TRUE(write_file(path("null"), "x"));
+  EXPECT_TRUE(fs::is_symlink(path("null")));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  if (mknod(path("device").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) GTEST_SKIP() << "cannot make a device";
+  ASSERT_TRUE(write_file(path("device"), "x"));
+  EXPECT_TRUE(fs::is_character_file(path("device")));
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(FileTest, ALinkStaysAndItsTargetIsReplaced) {
+  fs::create_directories(folder_ / "far");
+  ASSERT_TRUE(write_file(path("far/f"), "old"));
+  fs::create_symlink("far/f", path("link"));
+  ASSERT_TRUE(write_file(path("link"), "new"));
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(*read_file(path("far/f"), 100), "new");
+  fs::create_symlink("far/not_yet", path("dangling"));
+  ASSERT_TRUE(write_file(path("dangling"), "made"));
+  EXPECT_EQ(*read_file(path("far/not_yet"), 100), "made");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "far"), fs::directory_iterator()), 2);
+}
+
+// A temporary file whose name can be guessed could be a link that another user put there.
+TEST_F(FileTest, NobodyCanPutALinkInPlaceOfTheTemporaryFile) {
+  ASSERT_TRUE(write_file(path("victim"), "precious"));
+  for (int count = 0; count < 100; ++count)
+    fs::create_symlink(path("victim"), path(concat("f.", getpid(), ".", count, ".tmp")));
+  ASSERT_TRUE(write_file(path("f"), "x"));
+  EXPECT_EQ(*read_file(path("victim"), 100), "precious");
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST_F(ProcessTest, TheWorkingDirectory) {
 TEST_F(ProcessTest, TheMemoryLimitHolds) {
   ProcessOptions options;
   options.memory_limit = uint64_t{256} << 20;
-  EXPECT_EQ(run(shell("ulimit -v; ulimit -c"), options).output, "262144\n0\n");
+  EXPECT_EQ(run(shell("ulimit -d; ulimit -c"), options).output, "262144\n0\n");
 }
 
 TEST_F(ProcessTest, AMissingProgramIsNamed) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "codegen/lower.h"
 #include "codegen/trials_of_programs.h"
 #include "device/cpu/module.h"
@@ -51,6 +52,10 @@ class WrongKernelTest : public testing::Test {
     EXPECT_NE(at, std::string::npos) << from << " is not in\n" << text;
     if (at != std::string::npos) text.replace(at, from.size(), to);
     return text;
+  }
+
+  std::string beginning_with(const std::string& statement) const {
+    return altered("(const mr::Arguments* args) {\n", concat("(const mr::Arguments* args) {\n", statement, "\n"));
   }
 
   MeasurementRow outcome_of(const std::string& text) {
@@ -117,6 +122,38 @@ TEST_F(WrongKernelTest, AnotherMaskIsDetected) {
   take(OperatorKind::dropout);
   // The kernel takes the subsequence: the next one gives another mask.
   expect_wrong(altered("args->subsequences[0]", "args->subsequences[0] + 1"), "the mask of another dropout");
+}
+
+TEST_F(WrongKernelTest, AWriteOutsideOfTheOutputsIsDetected) {
+  take(OperatorKind::relu);
+  const size_t last = tensors_of(partition_).size() - 1;
+  const std::string output = concat("static_cast<char*>(args->tensors[", last, "])");
+  const Layout layout = layouts_of(program_.candidates.domains, partition_, candidate_)[last];
+  const std::string bytes = concat(stored_bytes(program_.training.graph, tensors_of(partition_)[last], layout));
+  EXPECT_EQ(outcome_of(beginning_with(concat(output, "[", bytes, " - 1] = 1;"))).outcome, Outcome::measured);
+  for (const std::string& at : {bytes, std::string("-1"), bytes + " + 1000"}) {
+    const MeasurementRow row = outcome_of(beginning_with(concat(output, "[", at, "] = 1;")));
+    EXPECT_EQ(row.outcome, Outcome::wrong) << at;
+    EXPECT_EQ(row.detail, "it writes before or after its tensors");
+  }
+}
+
+// The last bit of an input: its own results stay within the tolerance.
+TEST_F(WrongKernelTest, AChangedInputIsDetected) {
+  take(OperatorKind::relu);
+  for (size_t input = 0; input < partition_.reads.size(); ++input) {
+    const MeasurementRow row =
+        outcome_of(beginning_with(concat("static_cast<char*>(args->tensors[", input, "])[0] ^= 1;")));
+    EXPECT_EQ(row.outcome, Outcome::wrong);
+    EXPECT_EQ(row.detail, "it changes its input " + program_.training.graph.tensor(partition_.reads[input]).name);
+  }
+}
+
+TEST_F(WrongKernelTest, AKernelThatStopsComputingIsDetected) {
+  take(OperatorKind::relu);
+  const MeasurementRow row = outcome_of(beginning_with("static int calls = 0; if (++calls > 3) return;"));
+  EXPECT_EQ(row.outcome, Outcome::wrong);
+  EXPECT_TRUE(row.detail.starts_with("after the timing: ")) << row.detail;
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "base/file.h"
 #include "base/safetensors.h"
 #include "base/scratch.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "exec/run_plan.h"
 #include "millrace/millrace.h"
 #include "millrace/plan.h"
@@ -48,8 +50,34 @@ class PlanFolder : public ScratchTest {
     ASSERT_EQ(chmod(path(name).c_str(), 0600), 0);
   }
 
+  // Files of compiled kernels in the user's cache.
+  size_t cached_objects() const {
+    size_t count = 0;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path("cache"), none))
+      count += entry.path().extension() == ".so" ? 1 : 0;
+    return count;
+  }
+
+  // Puts a library next to the plan that leaves a file where it is executed. Returns its hash.
+  Result<std::string> plant_kernels() const {
+    const std::string text = concat(
+        "#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run() { close(open(\"",
+        path("executed"), "\", O_CREAT | O_WRONLY, 0600)); }\nextern \"C\" void MILLRACE_KERNEL() {}\n");
+    const Result<Compiler> compiler = find_compiler();
+    if (!compiler) return compiler.error();
+    return KernelCache(path("attacker"), *compiler, "", "machine").compile_together({{text}}, path("plan/kernels.so"));
+  }
+
   StepPlan plan_;
 };
+
+// The text of a plan with a hash that fits.
+std::string resealed(nlohmann::ordered_json plan) {
+  plan.erase("sha256");
+  plan["sha256"] = sha256(plan.dump());
+  return plan.dump();
+}
 
 // Memory for the small plan, whose tensors are float64 in the program's layouts.
 struct SmallTensors {
@@ -99,7 +127,89 @@ TEST_F(PlanFolder, RunsAsItWasWritten) {
   without_compiler();
   EXPECT_EQ(load_and_run(path("plan")), "");
   EXPECT_EQ(load_and_run(path("plan/plan.json")), "");
-  EXPECT_FALSE(std::filesystem::exists(path("cache")));
+  EXPECT_EQ(cached_objects(), 0U);
+}
+
+// Whoever made the plan chose its kernels and wrote their hash into it, so neither says that they may be executed.
+TEST_F(PlanFolder, KernelsOfAPlanFromElsewhereAreCompiledAgain) {
+  const Result<std::string> planted = plant_kernels();
+  ASSERT_TRUE(planted) << to_string(planted.error());
+  plan_.kernels.sha256 = *planted;
+  ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan_)));
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  EXPECT_FALSE(std::filesystem::exists(path("executed")));
+  EXPECT_GT(cached_objects(), 0U);
+}
+
+// A plan that was copied to another user or machine, or whose user emptied the cache.
+TEST_F(PlanFolder, KernelsThatTheCacheDoesNotKnowAreCompiledAgain) {
+  std::filesystem::remove_all(path("cache"));
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  EXPECT_GT(cached_objects(), 0U);
+  std::filesystem::remove_all(path("cache"));
+  without_compiler();
+  EXPECT_NE(load_and_run(path("plan")).find("compiled by another user"), std::string::npos);
+}
+
+TEST_F(PlanFolder, ExchangedFunctionsChangeNoResult) {
+  std::vector<size_t> kernels;
+  for (size_t k = 0; k < plan_.launches.size(); ++k) {
+    if (!plan_.launches[k].function.empty()) kernels.push_back(k);
+  }
+  ASSERT_GT(kernels.size(), 1U);
+  for (const size_t other : kernels) {
+    StepPlan plan = plan_;
+    std::swap(plan.launches[kernels.front()].function, plan.launches[other].function);
+    ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+    EXPECT_EQ(load_and_run(path("plan")), "");
+  }
+  StepPlan plan = plan_;
+  for (PlanLaunch& launch : plan.launches) launch.function = "malloc";
+  ASSERT_TRUE(write_file(path("plan/plan.json"), plan_json(plan)));
+  EXPECT_EQ(load_and_run(path("plan")), "");
+}
+
+// Others could exchange the files at any time.
+TEST_F(PlanFolder, AFolderThatOthersMayWriteExecutesNothingOfTheirs) {
+  ASSERT_EQ(chmod(path("plan").c_str(), 0777), 0);
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  ASSERT_TRUE(plant_kernels());
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  EXPECT_FALSE(std::filesystem::exists(path("executed")));
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(path("plan").c_str(), 12345, 12345), 0);
+  EXPECT_EQ(load_and_run(path("plan")), "");
+  EXPECT_FALSE(std::filesystem::exists(path("executed")));
+}
+
+// Opening a pipe without a writer would wait for ever.
+TEST_F(PlanFolder, APipeInPlaceOfThePlanIsRefused) {
+  std::filesystem::remove(path("plan/plan.json"));
+  ASSERT_EQ(mkfifo(path("plan/plan.json").c_str(), 0600), 0);
+  EXPECT_NE(load_and_run(path("plan")).find("not a regular file"), std::string::npos);
+}
+
+// Every number of a plan, replaced by extreme ones in a file whose hash is right.
+TEST_F(PlanFolder, ExtremeNumbersAreRefusedOrChangeNothing) {
+  without_compiler();
+  const nlohmann::ordered_json original = nlohmann::ordered_json::parse(plan_json(plan_));
+  const nlohmann::ordered_json flat = original.flatten();
+  size_t changed = 0;
+  for (const auto& [pointer, value] : flat.items()) {
+    if (!value.is_number() || pointer == "/schema_version") continue;
+    for (const nlohmann::ordered_json& extreme : std::vector<nlohmann::ordered_json>{
+             INT64_MIN, -1, 0, 1, 256, INT32_MAX, INT64_MAX / 256 * 256, INT64_MAX, UINT64_MAX, 1e300, -1e300}) {
+      nlohmann::ordered_json plan = original;
+      plan[nlohmann::ordered_json::json_pointer(pointer)] = extreme;
+      ASSERT_TRUE(write_file(path("plan/plan.json"), resealed(std::move(plan))));
+      const std::string found = load_and_run(path("plan"));
+      EXPECT_TRUE(found.empty() || found.find("plan.json") != std::string::npos ||
+                  found.find("scratch_bytes") != std::string::npos)
+          << pointer << " = " << extreme << ": " << found;
+      ++changed;
+    }
+  }
+  EXPECT_GT(changed, 100U);
 }
 
 TEST_F(PlanFolder, UnusableKernelsAreRecompiled) {

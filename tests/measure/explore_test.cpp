@@ -437,6 +437,19 @@ TEST_F(ExploreTest, KernelsThatHangCostAShareOfTheTime) {
   EXPECT_TRUE(selection) << to_string(selection.error());
 }
 
+// Another run may have more memory.
+TEST_F(ExploreTest, WhatRanOutOfMemoryIsTriedAgain) {
+  const Result<Explored> first = explored(pretended_worker("  *'rows loops'*) kill -KILL $$ ;;\n"));
+  ASSERT_TRUE(first) << to_string(first.error());
+  const double lost = first->summary.outcomes.at("out_of_memory");
+  ASSERT_GT(lost, 0);
+  const Result<Explored> again = explored(pretended_worker());
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->summary.tried, lost);
+  for (const MeasurementRow& row : rows_in()) EXPECT_EQ(row.outcome, Outcome::measured);
+  EXPECT_EQ(explored(pretended_worker())->summary.tried, 0);
+}
+
 TEST_F(ExploreTest, TheCurveEndsWithTheBestStep) {
   settings_.select = [](const Measurements& so_far, double) {
     const Result<Selection> selection = select(so_far, SelectMethod::exact);

@@ -380,6 +380,58 @@ TEST_F(EmulatedTrials, WrongKernelsAreDetected) {
   }
 }
 
+// Kernels whose results are right, at first.
+TEST_F(EmulatedTrials, KernelsThatMisuseTheirMemoryAreDetected) {
+  take(kMutated);
+  Result<GpuTrials> all = trials();
+  ASSERT_TRUE(all) << to_string(all.error());
+  const Partition* const partition = fused_with(OperatorKind::relu);
+  ASSERT_NE(partition, nullptr);
+  const std::string first =
+      "if (mr::block_number() == 0 && mr::thread_number() == 0) static_cast<mr::u8*>(args.tensors[";
+  const std::string output = concat(first, tensors_of(*partition).size() - 1, "])");
+  const std::string bytes = concat(6 * 37 * sizeof(float));
+  const std::string input = training_.graph.tensor(partition->reads[0]).name;
+  for (const auto& [statement, detail] : {
+           std::pair(output + "[-1] = 1;", std::string("it writes before or after its tensors")),
+           {concat(output, "[", bytes, "] = 1;"), "it writes before or after its tensors"},
+           {concat(first, "0])[0] ^= 1;"), "it changes its input " + input},
+           {"static int calls[1 << 16]; if (++calls[mr::block_number() * 256 + mr::thread_number()] > 3) return;",
+            "after the timing: "},
+       }) {
+    const Result<MeasurementRow> row =
+        run_altered(*all, *partition, "mr::begin();", concat("mr::begin(); ", statement));
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(word(*row), "wrong") << statement;
+    EXPECT_TRUE(row->detail.starts_with(detail)) << row->detail;
+  }
+}
+
+// Also with more ranges than one launch takes.
+TEST_F(EmulatedTrials, TheFirstChangedByteOutsideOfRangesIsFound) {
+  take(kMutated);
+  const Result<GpuChecker> checker = GpuChecker::make(*gpu_, *compiler_);
+  ASSERT_TRUE(checker) << to_string(checker.error());
+  constexpr int64_t kBytes = 4096;
+  const Result<GpuMemory> one = GpuMemory::allocate(*gpu_, kBytes);
+  const Result<GpuMemory> two = GpuMemory::allocate(*gpu_, kBytes);
+  ASSERT_TRUE(one && two);
+  std::vector<ByteRange> ranges;
+  for (int64_t k = 0; k < 30; ++k) ranges.push_back({100 * k + 51, 100 * k + 80});
+  for (const std::vector<ByteRange>& skipped : {std::vector<ByteRange>(), ranges}) {
+    for (const int64_t at : {0, 7, 50, 51, 79, 80, 1251, 1350, 2951, 2999, 3000, 4095}) {
+      ASSERT_TRUE(gpu_->fill(one->data(), 1, kBytes) && gpu_->fill(two->data(), 1, kBytes));
+      ASSERT_TRUE(gpu_->fill(one->bytes_at(at), 2, 1));
+      const bool allowed =
+          std::any_of(skipped.begin(), skipped.end(), [&](const ByteRange& r) { return r.begin <= at && at < r.end; });
+      const Result<std::optional<int64_t>> found =
+          checker->first_change(one->bytes_at(0), two->bytes_at(0), kBytes, skipped);
+      ASSERT_TRUE(found) << to_string(found.error());
+      EXPECT_EQ(*found, allowed ? std::nullopt : std::optional<int64_t>(at)) << at;
+    }
+  }
+}
+
 TEST_F(EmulatedTrials, ALostGpuIsAnErrorAndNotAnOutcome) {
   take(kTriedProgram);
   setenv("MILLRACE_EMULATED_LOST", "3", 1);
@@ -396,7 +448,7 @@ TEST_F(EmulatedTrials, ALostGpuIsAnErrorAndNotAnOutcome) {
 // Wherever memory runs out: for the reference data, for the candidate's tensors, for its workspace.
 TEST_F(EmulatedTrials, OutOfMemoryIsAnOutcomeAndTheWorkerContinues) {
   std::map<std::string, int> seen;
-  for (int64_t bytes = 257 << 10; bytes < 290 << 10; bytes += 4 << 10) {
+  for (int64_t bytes = 257 << 10; bytes < 350 << 10; bytes += 4 << 10) {
     setenv("MILLRACE_EMULATED_MEMORY", std::to_string(bytes).c_str(), 1);
     take(kTriedProgram);
     Result<GpuTrials> all = trials();

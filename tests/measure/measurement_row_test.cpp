@@ -81,6 +81,9 @@ TEST(MeasurementRow, BadLinesAreNamedByTheirNumber) {
       {replaced(good, "H200 driver 1", ""), "is empty"},
       {replaced(good, "H200 driver 1", "a\\u0000b"), "not UTF-8 text"},
       {replaced(good, "31T23", "31 23"), "when is not a time"},
+      {replaced(good, "05-31T23", "02-30T23"), "when is not a time"},
+      {replaced(good, "05-31T23", "99-99T23"), "when is not a time"},
+      {replaced(good, "31T23", "31T24"), "when is not a time"},
       {replaced(good, "\"detail\":\"\"", concat("\"detail\":\"", std::string(5000, 'x'), "\"")),
        "the detail is longer"},
   };

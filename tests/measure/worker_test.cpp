@@ -103,6 +103,25 @@ TEST_F(WorkerTest, ALostWorkerCostsOnlyItsCandidate) {
   }
 }
 
+// Somebody who kills the worker does not make its candidate a bad one.
+TEST_F(WorkerTest, AWorkerKilledFromOutsideIsStartedAgainForItsCandidate) {
+  for (const std::string signal : {"KILL", "TERM", "INT", "HUP"}) {
+    Worker worker(pretended_worker(concat(
+        "  *once*) if [ ! -e '", path(signal), "' ]; then touch '", path(signal), "'; kill -", signal, " $$; fi\n",
+        R"(    echo '{"outcome":"measured","seconds":1,"low":1,"high":1,"samples":6,)", R"("detail":""}' ;;)", "\n")));
+    const Result<MeasurementRow> row = worker.run(request_of("once"), 60);
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(row->outcome, Outcome::measured) << signal << ": " << row->detail;
+  }
+}
+
+TEST_F(WorkerTest, AWorkerThatEndsForLackOfMemoryIsNotCalledACrash) {
+  Worker worker(pretended_worker("  *eats*) echo \"  what():  std::bad_alloc\" >&2; kill -ABRT $$ ;;\n"));
+  const Result<MeasurementRow> row = worker.run(request_of("eats"), 60);
+  ASSERT_TRUE(row) << to_string(row.error());
+  EXPECT_EQ(row->outcome, Outcome::out_of_memory) << row->detail;
+}
+
 TEST_F(WorkerTest, TheMemoryLimitEndsAWorker) {
   WorkerCommand command = pretended_worker(R"(
   *eats*) x=xxxxxxxxxxxxxxxx; while :; do x=$x$x$x$x; done ;;

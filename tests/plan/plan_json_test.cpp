@@ -65,6 +65,13 @@ TEST(PlanJson, ComplaintsNameTheLocation) {
   EXPECT_NE(complaint(text, "{", "[").find("plan.json"), std::string::npos);
 }
 
+TEST(PlanJson, AFieldThatOccursTwiceIsRefused) {
+  const std::string text = plan_json(whole_plan());
+  EXPECT_NE(complaint(text, "\"device\":", "\"device\": \"x\", \"device\":").find("'device' occurs twice"),
+            std::string::npos);
+  EXPECT_NE(complaint(text, "\"bytes\":", "\"bytes\": 1, \"bytes\":").find("'bytes' occurs twice"), std::string::npos);
+}
+
 TEST(PlanJson, DeepAndEndlessTextsAreRefused) {
   EXPECT_FALSE(parse_plan(std::string(100'000, '['), "plan.json"));
   EXPECT_FALSE(parse_plan("", "plan.json"));

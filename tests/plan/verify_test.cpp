@@ -123,6 +123,31 @@ TEST(VerifyPlan, SizesOfTheArenaAddUp) {
   EXPECT_NE(complaint([](StepPlan& plan) { plan.buffers[first_in_arena(plan)].offset += kArenaAlignment * 1000; }), "");
 }
 
+// A plan from a file may have any numbers: no sum of them overflows.
+TEST(VerifyPlan, ExtremeSizesOfTheArenaAreNoticed) {
+  constexpr int64_t kLargest = INT64_MAX / kArenaAlignment * kArenaAlignment;
+  const auto huge_scratch = [](StepPlan& plan) {
+    plan.scratch_bytes = kLargest;
+    plan.arena_bytes = static_cast<int64_t>(static_cast<uint64_t>(plan.scratch_offset) + kLargest);  // wraps around
+  };
+  EXPECT_NE(complaint(huge_scratch), "");
+  const auto huge_arena = [](StepPlan& plan) {
+    plan.scratch_offset = int64_t{1} << 47;
+    plan.arena_bytes = plan.scratch_offset + plan.scratch_bytes;
+  };
+  EXPECT_NE(complaint(huge_arena).find("arena_bytes: more than"), std::string::npos);
+  for (const int64_t extreme : {INT64_MIN, INT64_MIN + kArenaAlignment, int64_t{-1}, kLargest, INT64_MAX}) {
+    for (int64_t StepPlan::*field :
+         {&StepPlan::saved_bytes, &StepPlan::scratch_offset, &StepPlan::scratch_bytes, &StepPlan::arena_bytes}) {
+      EXPECT_NE(complaint([&](StepPlan& plan) { plan.*field = extreme; }), "") << extreme;
+      for (int64_t StepPlan::*other : {&StepPlan::scratch_offset, &StepPlan::scratch_bytes, &StepPlan::arena_bytes}) {
+        const auto both = [&](StepPlan& plan) { plan.*field = plan.*other = extreme; };
+        EXPECT_NE(complaint(both), "") << extreme;
+      }
+    }
+  }
+}
+
 TEST(VerifyPlan, SavedTensorsAreInTheSavedPart) {
   ASSERT_GT(small_plan().plan.saved_bytes, 0);
   EXPECT_NE(complaint([](StepPlan& plan) { plan.saved_bytes = 0; }).find("saved part"), std::string::npos);

@@ -105,7 +105,7 @@ class GpuTest(CommandTest):
 
 class EndToEndTest(GpuTest):
     def test_program_to_plan(self) -> None:
-        text = self.optimize("small.py", "--budget", "1s")
+        text = self.optimize("small.py", "--budget", "10s")
         for words in ("Emulated GPU", "small.plan", "before", "after", "words moved", "explored", "selected"):
             self.assertIn(words, text)
         self.assertEqual({row["outcome"] for row in self.rows()}, {"measured"}, "a candidate is wrong")

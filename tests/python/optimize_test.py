@@ -76,6 +76,15 @@ echo an object >"$out"
 """
 
 
+# A compiler whose kernels compute tanh in place of exp.
+WRONG_COMPILER = """#!/bin/sh
+for word; do
+  case "$word" in *.cpp) sed -i '/#define MILLRACE_KERNEL/,$ s/exp(/tanh(/g' "$word" ;; esac
+done
+exec g++ "$@"
+"""
+
+
 def pages_of(path: Path) -> int:
     """The size of a file, or of all files in a folder."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
@@ -221,6 +230,7 @@ class RefusalTest(OptimizeTest):
     def test_select_before_anything_was_measured(self) -> None:
         message = self.fails(NO_CONFIGURATION, "select", "small.py")
         self.assertIn("explore", message)
+        self.assertFalse((self.folder / "data" / "measurements.db").exists(), "created by a command that only reads")
 
     def test_a_program_whose_name_is_not_utf8(self) -> None:
         name = os.fsencode(self.folder) + b"/\xff\xfe.py"
@@ -321,6 +331,73 @@ class StorageTest(OptimizeTest):
             self.refused(done, "report.html")
             self.assertFalse((disk / "plan" / "report.html").exists(), "an incomplete report")
             self.succeed("run", str(disk / "plan"), **own)
+
+
+class WrongPlanTest(OptimizeTest):
+    def wrong(self) -> dict[str, str]:
+        """The environment in which every candidate passes, but compiled kernels are wrong."""
+        environment = self.pretended()
+        (self.folder / "compiler.sh").write_text(WRONG_COMPILER)
+        return environment
+
+    def test_a_plan_that_fails_its_check_is_not_written(self) -> None:
+        message = self.fails(FAILED, "optimize", "small.py", "--budget", "1s", **self.wrong())
+        self.assertIn("differs from the reference", message)
+        self.assertIn("no plan was written to 'small.plan'", message)
+        self.assertFalse((self.folder / "small.plan").exists())
+
+    def test_an_earlier_plan_stays(self) -> None:
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        folder = self.folder / "small.plan"
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        self.fails(FAILED, "optimize", "small.py", "--budget", "1s", MILLRACE_DATA_DIR=str(self.folder / "other"),
+                   **self.wrong())
+        self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
+        self.succeed("run", "small.plan", "--out", "r.safetensors")
+
+
+class OutputTest(OptimizeTest):
+    def test_out_may_be_a_device_a_pipe_or_a_link(self) -> None:
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        (self.folder / "null").symlink_to("/dev/null")
+        (self.folder / "link").symlink_to("target")
+        for command in (
+            ("run", "small.plan", "--out"), ("report", "small.plan", "--out"),
+            ("bench", "small.plan", "--seconds", "0.1", "--trace"), ("db", "export"),
+        ):
+            self.succeed(*command, "null")
+            self.assertTrue((self.folder / "null").is_char_device(), command)
+            self.succeed(*command, "link")
+            self.assertTrue((self.folder / "link").is_symlink(), command)
+            self.assertGreater((self.folder / "target").stat().st_size, 0, command)
+            (self.folder / "target").unlink()
+
+    def test_select_and_report_of_a_database_that_is_only_read(self) -> None:
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        data = self.folder / "data"
+        wanted = self.succeed("select", "small.py")
+        for path in (*data.iterdir(), data):
+            path.chmod(path.stat().st_mode & 0o555)
+        before = {path.name: path.read_bytes() for path in data.iterdir()}
+        self.assertEqual(self.succeed("select", "small.py"), wanted)
+        self.succeed("report", "small.plan", "--out", "r.html")
+        self.assertEqual({path.name: path.read_bytes() for path in data.iterdir()}, before)
+        for path in (data, *data.iterdir()):
+            path.chmod(path.stat().st_mode | 0o200)
+
+    def test_a_limit_of_file_sizes_is_an_error(self) -> None:
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -f 0; exec "$0" run small.py --out r.safetensors', BINARY], cwd=self.folder,
+            env=self.environment, capture_output=True, text=True, timeout=self.seconds,
+        )
+        self.assertEqual(done.returncode, FAILED, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertFalse((self.folder / "r.safetensors").exists())
+
+    def test_a_pipe_in_place_of_the_plan(self) -> None:
+        (self.folder / "small.plan").mkdir()
+        os.mkfifo(self.folder / "small.plan" / "plan.json")
+        self.assertIn("not a regular file", self.fails(WRONG_USAGE, "run", "small.plan", "--out", "r.safetensors"))
 
 
 class StoppedTest(OptimizeTest):

@@ -34,6 +34,19 @@ double own_seconds() {
 
 }  // namespace
 
+int64_t available_memory() { return available_memory_in(system_text("/proc/meminfo")); }
+
+int64_t available_memory_in(std::string_view meminfo) {
+  for (const std::string& line : split(meminfo, '\n')) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t kibibytes = 0;
+    if (words >> name >> kibibytes && name == "MemAvailable:" && kibibytes > 0 && kibibytes < INT64_MAX / 1024)
+      return 1024 * kibibytes;
+  }
+  return 0;
+}
+
 LoadMeter::LoadMeter() : busy_(busy_now()), ours_(own_seconds()), begin_(now()) {}
 
 std::optional<double> LoadMeter::others_cores() const {

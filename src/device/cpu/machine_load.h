@@ -1,4 +1,4 @@
-// Whether the machine is quiet enough to measure: what other processes use of its cores, and its clock governor. Test:
+// What other processes leave of the machine: its cores, its clock governor, and its memory. Test:
 // tests/device/cpu/machine_load_test.cpp
 #pragma once
 
@@ -32,7 +32,13 @@ std::string clock_governor();
 // What disturbs measurements by `threads` threads, as one sentence; empty if nothing is known to.
 std::string disturbance(std::optional<double> others_cores, int threads);
 
+// Bytes that a process can allocate before the machine runs out of memory; 0 if it is unknown.
+int64_t available_memory();
+
 // The pieces, from texts.
+
+// From the text of /proc/meminfo; 0 if it has no such line.
+int64_t available_memory_in(std::string_view meminfo);
 
 // Seconds in which the cores were not idle, from the text of /proc/stat; negative if it has no such line.
 double busy_seconds(std::string_view stat, double ticks_per_second);

@@ -113,6 +113,28 @@ MR_KERNEL(256) MILLRACE_KERNEL_compare(MR_PARAMETER mr::CheckArguments args) {
   }
 }
 
+// tensors: two blocks of bytes; the number of the first byte that differs. Arguments: the number of bytes, a multiple
+// of 8; the number of ranges in which they may differ; the ranges' first bytes; their ends.
+MR_KERNEL(256) MILLRACE_KERNEL_change(MR_PARAMETER mr::CheckArguments args) {
+  using namespace mr;
+  begin();
+  const u64* const found = static_cast<const u64*>(args.tensors[0]);
+  const u64* const before = static_cast<const u64*>(args.tensors[1]);
+  const int ranges = static_cast<int>(args.values[1]);
+  const u64 count = elements_of(args) / 8;
+  for (u64 k = static_cast<u64>(block_number()) * 256 + static_cast<u64>(thread_number()); k < count;
+       k += static_cast<u64>(grid_size()) * 256) {
+    u64 bits = found[k] ^ before[k];
+    for (u64 byte = 8 * k; bits != 0; ++byte, bits >>= 8) {
+      bool allowed = (bits & 0xff) == 0;
+      for (int range = 0; range < ranges && !allowed; ++range)
+        allowed = static_cast<u64>(args.values[2 + range]) <= byte &&
+                  byte < static_cast<u64>(args.values[2 + kMostRank + range]);
+      if (!allowed) lower_to(static_cast<u64*>(args.tensors[3]), byte);
+    }
+  }
+}
+
 // tensors: the peer's values, only read; the magnitudes of its sums, replaced by tolerances: extra · magnitude for the
 // rounding of the sum, and relative · |value| + absolute for rounding to the storage type.
 MR_KERNEL(256) MILLRACE_KERNEL_allow(MR_PARAMETER mr::CheckArguments args) {

@@ -56,8 +56,9 @@ Result<GpuChecker> GpuChecker::make(Gpu& gpu, const GpuCompiler& compiler) {
   const Result<std::string> cubin = compiler.compile(source, gpu.info().architecture());
   if (!cubin) return cubin.error();
   GpuChecker made(gpu);
-  for (const auto& [launch, name] : {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"),
-                                     std::pair(&made.compare_, "compare"), std::pair(&made.allow_, "allow")}) {
+  for (const auto& [launch, name] :
+       {std::pair(&made.put_, "put"), std::pair(&made.take_, "take"), std::pair(&made.compare_, "compare"),
+        std::pair(&made.allow_, "allow"), std::pair(&made.change_, "change")}) {
     Launch kernel;
     kernel.kernel = source;
     kernel.tensor_count = 4;
@@ -94,14 +95,46 @@ Result<std::optional<int64_t>> GpuChecker::first_wrong(const Graph& graph, Tenso
                                                        void* found, const GpuMemory& values,
                                                        const GpuMemory& tolerances) const {
   if (layout.storage == MaskStorage::regenerated) return std::optional<int64_t>();
-  if (Result<Done> filled = gpu_->fill(first_.data(), 0xff, sizeof(uint64_t)); !filled) return filled.error();
+  if (Result<Done> begun = forget_first(); !begun) return begun.error();
   const std::vector<double> numbers = check_numbers(graph, tensor, layout);
   const std::array<void*, 4> tensors = {found, values.data(), tolerances.data(), first_.data()};
   if (Result<Done> ran = compare_->run(tensors.data(), numbers.data(), nullptr, nullptr); !ran) return ran.error();
+  return read_first();
+}
+
+Result<Done> GpuChecker::forget_first() const { return gpu_->fill(first_.data(), 0xff, sizeof(uint64_t)); }
+
+Result<std::optional<int64_t>> GpuChecker::read_first() const {
   uint64_t first = 0;
   if (Result<Done> copied = gpu_->copy_out(&first, first_.data(), sizeof(first)); !copied) return copied.error();
   if (first == ~uint64_t{0}) return std::optional<int64_t>();
   return std::optional<int64_t>(static_cast<int64_t>(first));
+}
+
+// A launch takes a limited number of ranges: with more, each launch compares the bytes up to its last range.
+Result<std::optional<int64_t>> GpuChecker::first_change(char* found, char* before, int64_t bytes,
+                                                        const std::vector<ByteRange>& ranges) const {
+  size_t next = 0;
+  int64_t begin = 0;
+  do {
+    std::vector<double> numbers(kNumbers, 0);
+    size_t count = 0;
+    for (; next < ranges.size() && count < kMostRank; ++count, ++next) {
+      numbers[2 + count] = static_cast<double>(ranges[next].begin - begin);
+      numbers[2 + kMostRank + count] = static_cast<double>(ranges[next].end - begin);
+    }
+    const int64_t end = next < ranges.size() ? ranges[next].begin / 8 * 8 : bytes;
+    numbers[0] = static_cast<double>(end - begin);
+    numbers[1] = static_cast<double>(count);
+    if (Result<Done> begun = forget_first(); !begun) return begun.error();
+    const std::array<void*, 4> tensors = {found + begin, before + begin, nullptr, first_.data()};
+    if (Result<Done> ran = change_->run(tensors.data(), numbers.data(), nullptr, nullptr); !ran) return ran.error();
+    const Result<std::optional<int64_t>> first = read_first();
+    if (!first) return first.error();
+    if (*first) return std::optional<int64_t>(begin + **first);
+    begin = end;
+  } while (next < ranges.size());
+  return std::optional<int64_t>();
 }
 
 Result<Done> GpuChecker::allow(int64_t elements, const GpuMemory& values, const GpuMemory& magnitudes,

@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint64_t kSeed = 20210101;
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kMostSets = 16;  // sets of buffers, to exceed the cache
+constexpr int64_t kRedZone = kAlignment;  // bytes before and after each buffer that a candidate must not write
+constexpr int64_t kMostSets = 16;         // sets of buffers, to exceed the cache
 constexpr size_t kMostSamples = 24;
 constexpr size_t kFewestSamples = 5;
 constexpr double kTight = 0.02;
@@ -81,6 +82,7 @@ GpuTrials::Placement GpuTrials::place(const Partition& partition, const std::vec
   const std::vector<TensorId> tensors = tensors_of(partition);
   for (size_t k = 0; k < tensors.size(); ++k) placement.sizes.push_back(stored_bytes(*graph_, tensors[k], layouts[k]));
   placement.offsets.assign(tensors.size(), -1);
+  placement.bytes = kRedZone;
   // Stacked tensors are contiguous.
   for (size_t operand = 0; operand < kOperands; ++operand) {
     if (!partition.product.is_adjacent(operand)) continue;
@@ -91,14 +93,19 @@ GpuTrials::Placement GpuTrials::place(const Partition& partition, const std::vec
       placement.offsets[position] = placement.bytes;
       placement.bytes += placement.sizes[position];
     }
-    placement.bytes = aligned(placement.bytes);
+    placement.bytes = aligned(placement.bytes) + kRedZone;
   }
   for (size_t k = 0; k < tensors.size(); ++k) {
     if (placement.offsets[k] >= 0) continue;
     placement.offsets[k] = placement.bytes;
-    placement.bytes += aligned(placement.sizes[k]);
+    placement.bytes += aligned(placement.sizes[k]) + kRedZone;
   }
-  placement.bytes = std::max<int64_t>(placement.bytes, kAlignment);
+  for (size_t k = partition.reads.size(); k < tensors.size(); ++k) {
+    if (placement.sizes[k] == 0) continue;
+    placement.written.push_back({placement.offsets[k], placement.offsets[k] + placement.sizes[k]});
+  }
+  std::sort(placement.written.begin(), placement.written.end(),
+            [](const ByteRange& l, const ByteRange& r) { return l.begin < r.begin; });
   return placement;
 }
 
@@ -202,7 +209,43 @@ Result<Done> GpuTrials::put_inputs(const Partition& partition, const std::vector
 
 Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Placement& placement, int64_t set) {
   return launch.run(pointers(placement, set).data(), partition_->data.numbers.arguments.data(), state_.data(),
-                    scratch_.data());
+                    scratch());
+}
+
+char* GpuTrials::scratch() const { return scratch_.bytes_at(kRedZone); }
+
+// What the candidate wrote outside of its outputs, or "". Set 1 has what set 0 had before it ran.
+Result<std::string> GpuTrials::misuse(const Partition& partition, const Placement& placement, const GpuLaunch& launch) {
+  char* const before = sets_.bytes_at(placement.bytes);
+  const Result<std::optional<int64_t>> changed =
+      checker_.first_change(sets_.bytes_at(0), before, placement.bytes, placement.written);
+  if (!changed) return changed.error();
+  for (size_t k = 0; *changed && k < partition.reads.size(); ++k) {
+    if (placement.offsets[k] <= **changed && **changed < placement.offsets[k] + placement.sizes[k])
+      return concat("it changes its input ", graph_->tensor(partition.reads[k]).name);
+  }
+  const std::string outside = "it writes before or after its tensors";
+  if (*changed) return outside;
+  if (launch.scratch_bytes() == 0) return std::string();
+  for (char* const zone : {scratch() - kRedZone, scratch() + aligned(launch.scratch_bytes())}) {
+    const Result<std::optional<int64_t>> touched = checker_.first_change(zone, before, kRedZone, {});
+    if (!touched) return touched.error();
+    if (*touched) return outside;
+  }
+  return std::string();
+}
+
+// Runs once more after the timing: a candidate must compute every time, not only the first time.
+Result<std::string> GpuTrials::check_again(const Partition& partition, const std::vector<Layout>& layouts,
+                                           const Placement& placement, GpuLaunch& launch) {
+  for (const ByteRange& output : placement.written) {
+    if (Result<Done> poisoned = gpu_->fill(sets_.bytes_at(output.begin), 0xff, output.end - output.begin); !poisoned)
+      return poisoned.error();
+  }
+  if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
+  Result<std::string> wrong = compare(partition, layouts, placement);
+  if (!wrong || wrong->empty()) return wrong;
+  return concat("after the timing: ", *wrong);
 }
 
 // Describes a wrong element.
@@ -232,16 +275,25 @@ Result<std::string> GpuTrials::check(const Partition& partition, const std::vect
                                      const Placement& placement, GpuLaunch& launch) {
   if (Result<Done> poisoned = gpu_->fill(sets_.data(), 0xff, placement.bytes); !poisoned) return poisoned.error();
   if (launch.scratch_bytes() > 0) {
-    if (Result<Done> poisoned = gpu_->fill(scratch_.data(), 0xff, launch.scratch_bytes()); !poisoned)
-      return poisoned.error();
+    const int64_t bytes = aligned(launch.scratch_bytes()) + 2 * kRedZone;
+    if (Result<Done> poisoned = gpu_->fill(scratch_.data(), 0xff, bytes); !poisoned) return poisoned.error();
   }
   if (Result<Done> put = put_inputs(partition, layouts, placement, InputsAs::values); !put) return put.error();
+  if (Result<Done> copied = gpu_->copy(sets_.bytes_at(placement.bytes), sets_.data(), placement.bytes); !copied)
+    return copied.error();
   if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   if (Result<Done> waited = gpu_->wait(); !waited) return waited.error();
+  if (Result<std::string> wrong = misuse(partition, placement, launch); !wrong || !wrong->empty()) return wrong;
   if (partition_->by_peer && !partition_->has_peer) {
     Result<std::string> wrong = take_as_peer(partition, layouts, placement, launch);
     if (!wrong || !wrong->empty()) return wrong;
   }
+  return compare(partition, layouts, placement);
+}
+
+// What differs from the expected values, or "".
+Result<std::string> GpuTrials::compare(const Partition& partition, const std::vector<Layout>& layouts,
+                                       const Placement& placement) {
   const std::vector<void*> at = pointers(placement, 0);
   for (size_t k = 0; k < partition.writes.size(); ++k) {
     const size_t position = partition.reads.size() + k;
@@ -325,7 +377,8 @@ Result<MeasurementRow> GpuTrials::run(const Partition& partition, const Candidat
   const Placement placement = place(partition, layouts);
   const int64_t sets = std::clamp<int64_t>(2 * gpu_->info().l2_bytes / placement.bytes + 1, 2, kMostSets);
   if (Result<Done> got = reserve(sets * placement.bytes, sets_); !got) return failed_unless_lost(got.error());
-  if (Result<Done> got = reserve((*launch)->scratch_bytes(), scratch_); !got) return failed_unless_lost(got.error());
+  const int64_t scratch_bytes = aligned((*launch)->scratch_bytes()) + 2 * kRedZone;
+  if (Result<Done> got = reserve(scratch_bytes, scratch_); !got) return failed_unless_lost(got.error());
   const double begin = now();
   Result<std::string> wrong = check(partition, layouts, placement, **launch);
   const double checked = now();
@@ -334,7 +387,10 @@ Result<MeasurementRow> GpuTrials::run(const Partition& partition, const Candidat
   if (!wrong->empty()) return failed_row(Outcome::wrong, *wrong);
   Result<MeasurementRow> row = time(placement, sets, **launch, settings);
   log_trial(now() - checked, "time", partition.name);
-  return row ? row : failed_unless_lost(row.error());
+  if (!row) return failed_unless_lost(row.error());
+  wrong = check_again(partition, layouts, placement, **launch);
+  if (!wrong) return failed_unless_lost(wrong.error());
+  return wrong->empty() ? *row : failed_row(Outcome::wrong, *wrong);
 }
 
 // A candidate that cannot be launched has failed. After an error of the GPU itself, nothing works any more.
@@ -385,7 +441,7 @@ Result<MeasurementRow> GpuTrials::time(const Placement& placement, int64_t sets,
                         for (int k = 0; k < repeats; ++k) {
                           Result<Done> ran =
                               launch.run(at[next++ % at.size()].data(), partition_->data.numbers.arguments.data(),
-                                         state_.data(), scratch_.data());
+                                         state_.data(), scratch());
                           if (!ran) return ran;
                         }
                         return Done{};

@@ -1,5 +1,6 @@
 // Tries a candidate on a GPU: runs it on poisoned outputs, compares with the reference data there, and only then times
-// it with cold caches. Runs in a worker process, which a candidate may crash. Test: tests/measure/gpu_trial_test.cpp
+// it with cold caches. A candidate that writes outside of its outputs, or that computes only the first time, is wrong.
+// Runs in a worker process, which a candidate may crash. Test: tests/measure/gpu_trial_test.cpp
 #pragma once
 
 #include <map>
@@ -38,10 +39,11 @@ class GpuTrials {
     bool has_peer = false;
     uint64_t used = 0;  // value of uses_ at its last use
   };
-  // The partition's tensors in one block of memory.
+  // The partition's tensors in one block of memory, with red zones before and after each.
   struct Placement {
     std::vector<int64_t> offsets;
     std::vector<int64_t> sizes;
+    std::vector<ByteRange> written;  // the outputs, sorted
     int64_t bytes = 0;
   };
 
@@ -68,6 +70,12 @@ class GpuTrials {
   Result<Done> launch_once(GpuLaunch& launch, const Placement& placement, int64_t set);
   Result<std::string> check(const Partition& partition, const std::vector<Layout>& layouts, const Placement& placement,
                             GpuLaunch& launch);
+  Result<std::string> compare(const Partition& partition, const std::vector<Layout>& layouts,
+                              const Placement& placement);
+  Result<std::string> misuse(const Partition& partition, const Placement& placement, const GpuLaunch& launch);
+  Result<std::string> check_again(const Partition& partition, const std::vector<Layout>& layouts,
+                                  const Placement& placement, GpuLaunch& launch);
+  char* scratch() const;
   Result<std::string> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts,
                                    const Placement& placement, GpuLaunch& launch);
   Result<std::string> describe(const Partition& partition, const std::vector<Layout>& layouts,

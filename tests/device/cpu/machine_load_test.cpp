@@ -19,6 +19,14 @@ TEST(MachineLoad, CountsWhatIsNotIdle) {
   EXPECT_LT(busy_seconds("intr 5\n", 100), 0);
 }
 
+TEST(MachineLoad, ReadsTheAvailableMemory) {
+  EXPECT_EQ(available_memory_in("MemTotal:  900 kB\nMemAvailable:     700 kB\nSwapFree: 1 kB\n"), 700 * 1024);
+  for (const char* const text : {"", "MemTotal: 900 kB\n", "MemAvailable: -3 kB\n", "MemAvailable: x\n",
+                                 "MemAvailable: 9223372036854775807 kB\n"})
+    EXPECT_EQ(available_memory_in(text), 0) << text;
+  EXPECT_GT(available_memory(), 0);
+}
+
 TEST(MachineLoad, CountsCores) {
   EXPECT_EQ(cores_in(kStat), 2);
   EXPECT_EQ(cores_in(""), 0);

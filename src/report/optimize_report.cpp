@@ -97,14 +97,14 @@ std::string before_text(const Optimized& made) {
 std::string warnings(const StepPlan& plan, const Optimized& made) {
   if (made.baseline_kept)
     return concat("The selected plan took longer than the step before optimization, so that step is the plan: every ",
-                  "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."));
+                  "operator by itself.", made.disturbance.empty() ? "" : concat(" But ", made.disturbance, "."),
+                  made.why_slow.empty() ? "" : concat(" ", made.why_slow));
   if (!made.why_slow.empty()) return concat("The prediction was ", shown_seconds(plan.cost), ". ", made.why_slow);
   if (!made.disturbance.empty())
     return concat("The machine is too busy to measure: ", made.disturbance,
                   ". Optimize again when it is idle; what was measured is stored.");
   if (made.step && made.idle_gapped_seconds.value_or(made.step->median) > kSlow * plan.cost)
-    return concat("The prediction was ", shown_seconds(plan.cost),
-                  "; no other process was seen to use the machine. millrace bench shows which launch takes longer.");
+    return concat("The prediction was ", shown_seconds(plan.cost), ": millrace bench shows which launch takes longer.");
   return "";
 }
 

@@ -14,7 +14,7 @@
 #include "codegen/cpu/generate.h"
 #include "codegen/cuda/generate.h"
 #include "codegen/lower.h"
-#include "device/backend.h"
+#include "device/cpu/blas_library.h"
 #include "device/cpu/cpu_info.h"
 #include "device/cpu/module.h"
 #include "device/emulated/emulated_text.h"
@@ -182,11 +182,8 @@ TriedProgram tried_program(const std::string& name, const std::string& text, con
   enumerating.threads = 2;
   enumerating.most = 500;
   if (device == TriedOn::gpu) enumerating.target = gpu_target({2});
-  if (device == TriedOn::cpu) {
-    const Result<std::shared_ptr<Backend>> cpu = find_backend("cpu");
-    EXPECT_TRUE(cpu);
-    if (cpu) enumerating.libraries = (*cpu)->libraries().there;
-    if (cpu) enumerating.lacking = (*cpu)->libraries().lacking;
+  for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
+    if (device == TriedOn::cpu && blas_info(library).there) enumerating.libraries.push_back(library);
   }
   Result<Candidates> candidates = enumerate(made.training, recomputed.fused, enumerating);
   EXPECT_TRUE(candidates) << name << ": " << to_string(candidates.error());

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "tools/status_line.h"
 
@@ -352,6 +353,15 @@ std::string doing_of(const std::string& command) {
   return found == kDoing.end() ? command : found->second;
 }
 
+// Every outcome is stored at once, so an interrupt loses at most the trial that runs.
+void say_what_is_kept(int signal) {
+  constexpr std::string_view kText =
+      "\ninterrupted: the measurements so far are kept; the same command continues from them\n";
+  if (write(STDERR_FILENO, kText.data(), kText.size()) < 0) _exit(128 + signal);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Millrace analyzes the data movement of transformer training and optimizes it."};
   app.set_version_flag("--version", millrace::version());
@@ -405,6 +415,7 @@ int run(int argc, char** argv) {
     std::cerr << db_notice;
     return finish(result);
   };
+  if (optimize_command->parsed() || explore_command->parsed()) std::signal(SIGINT, say_what_is_kept);
   int code = kWrongUsage;
   if (analyze_command->parsed()) code = ending(millrace::analyze_program(analyze));
   if (fuse_command->parsed()) code = ending(millrace::fuse_program(fuse));

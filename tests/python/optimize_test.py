@@ -422,14 +422,40 @@ class StoppedTest(OptimizeTest):
         process = self.start("explore", "small.py", "--exhaustive", HOLD_AFTER="5")
         self.wait_for_rows(3)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        _, message = process.communicate(timeout=30)
         self.assertIn(process.returncode, (130, -signal.SIGINT))
+        self.assertIn("interrupted: the measurements so far are kept; the same command continues", message)
         kept = self.rows()
         self.assertGreaterEqual(len(kept), 3)
         self.succeed("explore", "small.py", "--budget", "0s")
         after = self.rows()
         for row in kept:
             self.assertIn(row, after, "a row was measured again, or lost")
+
+    def test_folders_of_killed_compilers_disappear(self) -> None:
+        """Probes run in the cache, where the next command removes what a killed one left."""
+        cache, temporary = self.folder / "cache", self.folder / "temporary"
+        for folder in (cache, temporary):
+            folder.mkdir(mode=0o700)
+        slow = self.folder / "slow.sh"
+        slow.write_text("#!/bin/sh\ncase \"$*\" in *--version*) echo slow 1; exit ;; esac\nexec sleep 600\n")
+        slow.chmod(0o755)
+        own = {"MILLRACE_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
+        process = self.start("explore", "small.py", MILLRACE_CXX=str(slow), **own)
+        for _ in range(600):
+            if list(cache.glob("tmp.*")):
+                break
+            time.sleep(0.05)
+        process.kill()
+        process.communicate(timeout=30)
+        self.assertEqual(list(temporary.iterdir()), [])
+        left = list(cache.glob("tmp.*"))
+        self.assertTrue(left)
+        for folder in left:
+            os.utime(folder, (0, 0))
+        self.succeed("explore", "small.py", "--budget", "0s", **own)
+        self.assertEqual(list(cache.glob("tmp.*")), [])
+        self.assertEqual(list(temporary.iterdir()), [])
 
     def test_the_worker_ends_too(self) -> None:
         marker = self.folder / "worker.pid"

@@ -1,10 +1,13 @@
 #include "device/cpu/compiler.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 
+#include "base/directories.h"
 #include "base/process.h"
 #include "base/temporary_directory.h"
 #include "base/text.h"
@@ -69,11 +72,22 @@ Result<std::string> version_of(std::vector<std::string> command) {
   return Error::make(ErrorKind::unavailable, concat("'", join(command, " "), "' does not print a version"), kRemedy);
 }
 
+// The user's cache, where folders that killed processes left are removed; before it exists, the system's folder.
+std::string folder_for_probes() {
+  constexpr double kStaleSeconds = 3600;  // no probe takes as long
+  std::error_code failed;
+  const Result<std::string> cache = find_cache_directory();
+  if (cache && std::filesystem::is_directory(*cache, failed) && access(cache->c_str(), W_OK) == 0) {
+    remove_stale_temporaries(*cache, kStaleSeconds);
+    return *cache;
+  }
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+  return failed ? "/tmp" : folder.string();
+}
+
 // The compiler's error about the probe; nullopt if it has none.
 Result<std::optional<std::string>> complaint_about(const std::vector<std::string>& command) {
-  std::error_code failed;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
-  const Result<TemporaryDirectory> scratch = TemporaryDirectory::make(failed ? "/tmp" : folder.string());
+  const Result<TemporaryDirectory> scratch = TemporaryDirectory::make(folder_for_probes());
   if (!scratch) return scratch.error();
   std::vector<std::string> arguments = command;
   arguments.insert(arguments.end(), {"-x", "c++", "-", "-o", scratch->path() + "/probe.so"});

@@ -11,26 +11,26 @@ std::string returning(std::string_view imports, std::string_view result) {
   return concat(imports, "\ndef f(x: float32[2, 3], y: float32[3]):\n    return ", result, "\n");
 }
 
-void expect_same(std::string_view imports, std::string_view result, std::string_view plain) {
+void expect_same_with(std::string_view imports, std::string_view result, std::string_view plain) {
   EXPECT_EQ(operators_of(returning(imports, result)), operators_of(returning("", plain))) << imports;
 }
 
 TEST(Imports, NamesOfNumpyMayBeAnything) {
-  expect_same("import numpy", "numpy.exp(x)", "np.exp(x)");
-  expect_same("import numpy as xp", "xp.linalg.norm(x)", "np.linalg.norm(x)");
-  expect_same("import jax.numpy as jnp", "jnp.tanh(x)", "np.tanh(x)");
-  expect_same("from numpy import exp as e, (tanh,)", "e(tanh(x))", "np.exp(np.tanh(x))");
-  expect_same("from numpy import max", "max(x, 0)", "np.max(x, axis=0)");
-  expect_same("import millrace.numpy", "millrace.numpy.relu(x)", "relu(x)");
-  expect_same("import millrace.numpy as mr", "mr.softmax(x)", "softmax(x)");
-  expect_same("from numpy.lib.stride_tricks import sliding_window_view as windows", "windows(y, 2)",
-              "np.lib.stride_tricks.sliding_window_view(y, 2)");
+  expect_same_with("import numpy", "numpy.exp(x)", "np.exp(x)");
+  expect_same_with("import numpy as xp", "xp.linalg.norm(x)", "np.linalg.norm(x)");
+  expect_same_with("import jax.numpy as jnp", "jnp.tanh(x)", "np.tanh(x)");
+  expect_same_with("from numpy import exp as e, (tanh,)", "e(tanh(x))", "np.exp(np.tanh(x))");
+  expect_same_with("from numpy import max", "max(x, 0)", "np.max(x, axis=0)");
+  expect_same_with("import millrace.numpy", "millrace.numpy.relu(x)", "relu(x)");
+  expect_same_with("import millrace.numpy as mr", "mr.softmax(x)", "softmax(x)");
+  expect_same_with("from numpy.lib.stride_tricks import sliding_window_view as windows", "windows(y, 2)",
+                   "np.lib.stride_tricks.sliding_window_view(y, 2)");
 }
 
 TEST(Imports, FunctionsAndConstantsOfMath) {
-  expect_same("from math import sqrt as root, floor", "x * root(floor(4.5))", "x * 2.0");
-  expect_same("import math as m", "x * m.sqrt(4)", "x * 2.0");
-  expect_same("from math import pi as half_circle", "x * half_circle", "x * np.pi");
+  expect_same_with("from math import sqrt as root, floor", "x * root(floor(4.5))", "x * 2.0");
+  expect_same_with("import math as m", "x * m.sqrt(4)", "x * 2.0");
+  expect_same_with("from math import pi as half_circle", "x * half_circle", "x * np.pi");
 }
 
 TEST(Imports, FunctionsOfTheFileComeFirst) {
@@ -39,9 +39,9 @@ TEST(Imports, FunctionsOfTheFileComeFirst) {
 }
 
 TEST(Imports, BuiltInFunctionsOfTensorsAreThoseOfPython) {
-  expect_same("", "sum(x)", "np.sum(x, axis=0)");
-  expect_same("", "max(y)", "np.max(y)");
-  expect_same("", "abs(x)", "np.abs(x)");
+  expect_same_with("", "sum(x)", "np.sum(x, axis=0)");
+  expect_same_with("", "max(y)", "np.max(y)");
+  expect_same_with("", "abs(x)", "np.abs(x)");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ ProductTables::ProductTables(const Graph& graph, const Operator& op) {
 }
 
 bool is_large_product(const Graph& graph, const Operator& op) {
+  constexpr int64_t kFewestPoints = 1 << 18;  // loops are as fast for fewer, and their order is everybody's
   int64_t rows = 1;
   int64_t columns = 1;
   int64_t inner = 1;
@@ -34,7 +35,7 @@ bool is_large_product(const Graph& graph, const Operator& op) {
     else if (stride_along(graph, op.inputs[0], index) == 0)
       columns *= extent;
   }
-  return rows >= kPanelRows && columns >= kPanelColumns && inner >= 8;
+  return rows >= kPanelRows && columns >= kPanelColumns && inner >= 8 && points_of(graph, op) >= kFewestPoints;
 }
 
 }  // namespace millrace

@@ -310,10 +310,10 @@ class StorageTest(OptimizeTest):
             disk.rmdir()
 
     def test_a_full_disk(self) -> None:
-        """A disk with half of the space that compiled kernels, rows, the plan and its report need."""
+        """A disk without space for a kernel, and with half of the space that rows, the plan and its report need."""
         own = {"MILLRACE_CACHE_DIR": str(self.folder / "cache")}
         self.succeed("optimize", "small.py", "--budget", "0s", "--out", "whole", **own)
-        with self.disk_of(pages_of(self.folder / "cache") // 2) as disk:
+        with self.disk_of(2) as disk:
             done = self.millrace("optimize", "small.py", "--budget", "0s", MILLRACE_CACHE_DIR=str(disk / "cache"))
             self.refused(done, str(disk))
         with self.disk_of(pages_of(self.folder / "data") // 2) as disk:

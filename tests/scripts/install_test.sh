@@ -16,10 +16,13 @@ logged cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PA
 logged cmake --build "$folder/example"
 
 "$make_plan" "$root/models/mha.py" "$folder/plan" tiny
-# The plan contains its kernels, so nothing is compiled and no compiler is needed.
-rm -rf "$MILLRACE_CACHE_DIR"
+# The plan contains its kernels, which this user's cache recorded: nothing is compiled and no compiler is needed.
 PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2
-[[ ! -e $MILLRACE_CACHE_DIR ]]
+# Kernels that the cache did not record are never executed.
+if MILLRACE_CACHE_DIR=$folder/empty PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2>/dev/null; then
+  echo "error: kernels were executed that this user's cache did not record"
+  exit 1
+fi
 "$folder/prefix/bin/millrace" bench "$folder/plan" --seconds 0.05 >/dev/null
 if "$folder/example/run_plan" "$folder/nowhere" 2>/dev/null; then
   echo "error: a plan that does not exist was run"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -40,21 +39,31 @@ void expect_the_same(const Number& blocked, const Number& looped) {
   EXPECT_NEAR(blocked.error, looped.error, 1e-9 * looped.error);
 }
 
-// The program's last operator, a contraction, in blocks and in loops, for which it is small enough.
+// With derivatives, which the interpreter always computes in loops.
+Values<Dual<Number>> looped(const Graph& graph, const Values<Number>& given) {
+  Values<Dual<Number>> duals(given.size());
+  for (size_t k = 0; k < given.size(); ++k) {
+    for (const Number& x : given[k]) duals[k].emplace_back(x, Number(0));
+  }
+  EXPECT_TRUE(interpret(graph, duals, {}));
+  return duals;
+}
+
+// The program's last operator, a contraction, in blocks and in loops.
 void compare(const std::string& text, double error) {
   const Graph graph = parsed(text);
   const Operator& contraction = graph.operators.back();
-  ASSERT_FALSE(is_large_product(graph, contraction));
-  Values<Number> looped = drawn(graph, error);
-  ASSERT_TRUE(interpret(graph, looped, {}));
-  Values<Number> blocked = looped;
-  std::vector<Number>& result = blocked[contraction.outputs[0].tensor.at()];
-  std::fill(result.begin(), result.end(), Number(std::numeric_limits<double>::quiet_NaN()));
+  const Values<Dual<Number>> expected = looped(graph, drawn(graph, error));
+  Values<Number> blocked(expected.size());
+  for (size_t k = 0; k < expected.size(); ++k) {
+    for (const Dual<Number>& x : expected[k]) blocked[k].push_back(x.value);
+  }
+  const size_t result = contraction.outputs[0].tensor.at();
+  blocked[result].assign(expected[result].size(), Number(std::numeric_limits<double>::quiet_NaN()));
   const BlockedContraction<Number> product(graph, contraction, blocked);
   ASSERT_TRUE(product.is_moderate());
   product.run();
-  const std::vector<Number>& expected = looped[contraction.outputs[0].tensor.at()];
-  for (size_t k = 0; k < result.size(); ++k) expect_the_same(result[k], expected[k]);
+  for (size_t k = 0; k < expected[result].size(); ++k) expect_the_same(blocked[result][k], expected[result][k].value);
 }
 
 std::string einsum(const std::string& formula, const std::string& a, const std::string& b) {
@@ -78,21 +87,16 @@ TEST(BlockedContractions, BlocksAddWhatLoopsAdd) {
   }
 }
 
-// Large enough for blocks, which derivatives never take.
 TEST(BlockedContractions, AreWhatTheInterpreterUses) {
   const Graph graph =
       parsed("def f(a: float64[65, 3, 30], b: float64[30, 3, 66]):\n    return 0.5 * np.einsum('ipq,qpk->ik', a, b)\n");
   ASSERT_TRUE(is_large_product(graph, graph.operators.back()));
   Values<Number> blocked = drawn(graph, 1e-6);
-  Values<Dual<Number>> looped(blocked.size());
-  for (size_t k = 0; k < blocked.size(); ++k) {
-    for (const Number& x : blocked[k]) looped[k].emplace_back(x, Number(0));
-  }
+  const Values<Dual<Number>> expected = looped(graph, blocked);
   ASSERT_TRUE(interpret(graph, blocked, {}));
-  ASSERT_TRUE(interpret(graph, looped, {}));
   const size_t result = graph.operators.back().outputs[0].tensor.at();
   ASSERT_EQ(blocked[result].size(), 65U * 66U);
-  for (size_t k = 0; k < blocked[result].size(); ++k) expect_the_same(blocked[result][k], looped[result][k].value);
+  for (size_t k = 0; k < blocked[result].size(); ++k) expect_the_same(blocked[result][k], expected[result][k].value);
 }
 
 TEST(BlockedContractions, SumsOverSeveralIndices) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -192,11 +193,12 @@ class BlockedContraction {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
         const int64_t within = i % kPanelRows * kPanelColumns + j % kPanelColumns;
-        double sums[Planes::kSums];
-        for (int64_t sum = 0; sum < Planes::kSums; ++sum)
-          sums[sum] = memory.sums[static_cast<size_t>(sums_of(i / kPanelRows, j / kPanelColumns, sum) + within)];
+        std::array<double, Planes::kSums> sums{};
+        for (size_t sum = 0; sum < sums.size(); ++sum)
+          sums[sum] = memory.sums[static_cast<size_t>(
+              sums_of(i / kPanelRows, j / kPanelColumns, static_cast<int64_t>(sum)) + within)];
         const int64_t at = batch[2] + tables_.rows[row + i][2] + tables_.columns[column + j][2];
-        out_[static_cast<size_t>(at)] = Planes::result(sums, tables_.inner.size());
+        out_[static_cast<size_t>(at)] = Planes::result(sums.data(), tables_.inner.size());
       }
     }
   }

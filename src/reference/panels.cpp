@@ -7,7 +7,7 @@ namespace {
 using Vector [[gnu::vector_size(kPanelColumns * sizeof(double)), gnu::aligned(alignof(double))]] = double;
 
 [[gnu::always_inline]] inline void multiply_body(const double* a, const double* b, int64_t depth, double* sums) {
-  Vector total[kPanelRows] = {};
+  Vector total[kPanelRows] = {};  // NOLINT(modernize-avoid-c-arrays): a template would drop the type's attributes
   for (int64_t k = 0; k < depth; ++k) {
     const Vector row = *reinterpret_cast<const Vector*>(b + k * kPanelColumns);
 #pragma GCC unroll 6
@@ -40,8 +40,8 @@ auto* fastest_multiply() {
 }  // namespace
 
 void multiply_panels(const double* a, const double* b, int64_t depth, double* sums) {
-  static auto* const multiply = fastest_multiply();
-  multiply(a, b, depth, sums);
+  static auto* const kMultiply = fastest_multiply();
+  kMultiply(a, b, depth, sums);
 }
 
 }  // namespace millrace

@@ -141,8 +141,9 @@ constexpr int64_t kLanes = 8;
 constexpr Conversions kAvx2 = {widen_bf16_avx2, widen_f16_avx2, narrow_bf16_avx2, narrow_f16_avx2};
 
 const Conversions& conversions() {
-  static const bool avx2 = __builtin_cpu_supports("avx2");  // a processor that has AVX2 has F16C too
-  return avx2 ? kAvx2 : kPlain;
+  // A processor that has AVX2 has F16C too.
+  static const Conversions& fastest = __builtin_cpu_supports("avx2") ? kAvx2 : kPlain;
+  return fastest;
 }
 
 #else

@@ -112,6 +112,7 @@ Result<std::optional<int64_t>> GpuChecker::read_first() const {
 }
 
 // A launch takes a limited number of ranges: with more, each launch compares the bytes up to its last range.
+// NOLINTNEXTLINE(readability-non-const-parameter): a kernel's arguments are not const
 Result<std::optional<int64_t>> GpuChecker::first_change(char* found, char* before, int64_t bytes,
                                                         const std::vector<ByteRange>& ranges) const {
   size_t next = 0;

@@ -7,6 +7,7 @@
 #include "device/cpu/machine_load.h"
 #include "driver/given_tensors.h"
 #include "driver/time_plan.h"
+#include "report/exploration_report.h"
 
 namespace millrace {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 constexpr double kMentioned = 1e-6;     // share of denormals
 constexpr double kNoticeable = 0.25;    // cores
 constexpr double kLaunchSeconds = 0.5;  // to time the launches, in all
-
-std::string milliseconds_of(double seconds) { return concat(fixed(1e3 * seconds, seconds < 1e-2 ? 3 : 1), " ms"); }
 
 Result<Done> find_launch(PlanSession& session, const StepPlan& plan, SlowStep& found) {
   std::vector<size_t> all(plan.launches.size());
@@ -84,8 +83,8 @@ std::string explained(const SlowStep& found) {
                                    "times each launch again"
                                  : concat("Seen: ", join(reasons, "; "));
   if (found.launch.empty()) return concat(reason, ".");
-  return concat("Alone, '", found.launch, "' takes ", milliseconds_of(found.launch_seconds), " in place of ",
-                milliseconds_of(found.launch_predicted), ". ", reason, ".");
+  return concat("Alone, '", found.launch, "' takes ", shown_seconds(found.launch_seconds), " in place of ",
+                shown_seconds(found.launch_predicted), ". ", reason, ".");
 }
 
 }  // namespace millrace

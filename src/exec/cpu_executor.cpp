@@ -102,6 +102,7 @@ Result<CpuExecutor> CpuExecutor::load(const StepPlan& plan, const std::vector<La
           concat("invalid plan: scratch_bytes: launches[", k, "] needs ", launch->scratch_bytes(), " bytes"),
           "run millrace optimize again");
     made.threads_ = std::max(made.threads_, launch->threads());
+    made.predicted_seconds_.push_back(plan.launches[k].predicted_seconds);
     made.launches_.push_back(std::move(*launch));
   }
   made.tensors_ = LaunchTensors(plan, launches);
@@ -128,9 +129,18 @@ Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
   return Done{};
 }
 
+// Setting all threads' registers takes two parallel regions, tens of microseconds on a busy machine: too long for
+// launches that take less than a millisecond. There only the calling thread flushes.
+int CpuExecutor::flushing_threads(size_t first, size_t last) const {
+  constexpr double kWorthAllThreads = 1e-3;
+  double seconds = 0;
+  for (size_t k = first; k < last; ++k) seconds += predicted_seconds_[k];
+  return seconds > 0 && seconds < kWorthAllThreads ? 1 : threads_;
+}
+
 Result<Done> CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{tensors_.scalars(), seed_, step_};
-  const DenormalScope scope(denormals_, threads_);
+  const DenormalScope scope(denormals_, flushing_threads(first, last));
   for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.tensors_of(k), state, tensors_.scratch());
   return Done{};
 }

@@ -44,11 +44,13 @@ class CpuExecutor : public Executor {
 
   CpuExecutor() = default;
   Result<Done> allocate(const StepPlan& plan);
+  int flushing_threads(size_t first, size_t last) const;
   Result<Done> run(size_t first, size_t last) const;
 
   std::vector<KernelModule> modules_;  // they contain the kernels
   std::vector<CpuLaunch> launches_;
-  std::unique_ptr<char, Free> arena_;  // null: works in the caller's memory
+  std::vector<double> predicted_seconds_;  // of each launch
+  std::unique_ptr<char, Free> arena_;      // null: works in the caller's memory
   LaunchTensors tensors_;
   Denormals denormals_ = kPlanDenormals;
   int threads_ = 1;  // the most of a launch

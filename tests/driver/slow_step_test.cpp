@@ -15,7 +15,7 @@ TEST(SlowStep, CountsDenormalsOfTheTypeThatComputes) {
 TEST(SlowStep, BlamesNobodyWithoutEvidence) {
   const std::string text = explained({"q einsum d_x", 82.8e-3, 3e-3, 0, 0.1, ""});
   EXPECT_EQ(text,
-            "Alone, 'q einsum d_x' takes 82.8 ms in place of 3.000 ms. The numbers are not denormal and the machine is "
+            "Alone, 'q einsum d_x' takes 82.80 ms in place of 3.00 ms. The numbers are not denormal and the machine is "
             "otherwise idle; millrace bench times each launch again.");
 }
 

@@ -13,6 +13,7 @@
 #include "frontend/frontend.h"
 #include "random/check.h"
 #include "random/generator.h"
+#include "random/value.h"
 #include "reference/interpreter.h"
 
 namespace millrace::random_programs {
@@ -208,6 +209,14 @@ TEST(RandomPrograms, MessagesNameWhatIsWrong) {
   const Verdict verdict = check_program("def program(x: float64[B]):\n    return x\n", 1);
   ASSERT_TRUE(verdict.complaint);
   EXPECT_NE(verdict.complaint->find("program.py:1:"), std::string::npos) << *verdict.complaint;
+}
+
+// A bias of its shape can be added to it.
+TEST(RandomPrograms, AValueBeyondTheLimitBroadcastsWithItsOwnShape) {
+  const Shape large = {{"N", kMostElements + 1}};
+  EXPECT_TRUE(broadcast(large, large));
+  EXPECT_TRUE(broadcast(large, {{"", 1}}));
+  EXPECT_FALSE(broadcast(large, {{"M", 2}, {"", 1}}));
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
       return std::nullopt;
     }
   }
-  if (elements(result) > kMostElements) return std::nullopt;
+  // A value that is too large already may be added to.
+  if (elements(result) > std::max({kMostElements, elements(a), elements(b)})) return std::nullopt;
   return result;
 }
 

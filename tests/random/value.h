@@ -35,7 +35,7 @@ inline constexpr size_t kMostAxes = 5;
 
 int64_t elements(const Shape& shape);
 
-// NumPy's broadcast of the two; nothing if they do not broadcast or the result is too large.
+// NumPy's broadcast of the two; nothing if they do not broadcast, or if it is too large and larger than both.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
 // The two have the same extents.

@@ -130,17 +130,17 @@ Result<Done> CpuExecutor::bind(const CallersTensors& tensors, uint64_t seed, uin
 }
 
 // Setting all threads' registers takes two parallel regions, tens of microseconds on a busy machine: too long for
-// launches that take less than a millisecond. There only the calling thread flushes.
-int CpuExecutor::flushing_threads(size_t first, size_t last) const {
-  constexpr double kWorthAllThreads = 1e-3;
+// launches that take less than a millisecond.
+bool CpuExecutor::is_worth_flushing(size_t first, size_t last) const {
+  constexpr double kWorthwhile = 1e-3;
   double seconds = 0;
   for (size_t k = first; k < last; ++k) seconds += predicted_seconds_[k];
-  return seconds > 0 && seconds < kWorthAllThreads ? 1 : threads_;
+  return threads_ == 1 || seconds == 0 || seconds >= kWorthwhile;  // 0: not predicted
 }
 
 Result<Done> CpuExecutor::run(size_t first, size_t last) const {
   const LaunchState state{tensors_.scalars(), seed_, step_};
-  const DenormalScope scope(denormals_, flushing_threads(first, last));
+  const DenormalScope scope(is_worth_flushing(first, last) ? denormals_ : Denormals::keep, threads_);
   for (size_t k = first; k < last; ++k) launches_[k].run(tensors_.tensors_of(k), state, tensors_.scratch());
   return Done{};
 }

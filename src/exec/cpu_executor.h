@@ -44,7 +44,7 @@ class CpuExecutor : public Executor {
 
   CpuExecutor() = default;
   Result<Done> allocate(const StepPlan& plan);
-  int flushing_threads(size_t first, size_t last) const;
+  bool is_worth_flushing(size_t first, size_t last) const;
   Result<Done> run(size_t first, size_t last) const;
 
   std::vector<KernelModule> modules_;  // they contain the kernels

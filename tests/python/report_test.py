@@ -70,7 +70,7 @@ class ReportTest(unittest.TestCase):
         }
         cls.reports = {}
         for name, program in cls.programs.items():
-            run("explore", *program, "--budget", "0.1s", "--db", "t.db", cwd=cls.folder)
+            run("explore", *program, "--budget", "5s", "--db", "t.db", cwd=cls.folder)
             out = f"{name}.html"
             done = run("report", *program, "--db", "t.db", "--out", out, "--json", cwd=cls.folder)
             cls.reports[name] = (cls.folder / out, json.loads(done.stdout))
@@ -129,7 +129,7 @@ class ReportTest(unittest.TestCase):
                 self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
     def test_a_plan_and_two(self) -> None:
-        run("optimize", "scaled.py", "--budget", "0.1s", "--db", "t.db", "--out", "a.plan", cwd=self.folder)
+        run("optimize", "scaled.py", "--budget", "5s", "--db", "t.db", "--out", "a.plan", cwd=self.folder)
         self.assertTrue((self.folder / "a.plan/report.html").exists(), "optimize writes a report next to the plan")
         done = run("report", "a.plan", "--db", "t.db", "--out", "p.html", "--json", cwd=self.folder)
         self.assertGreater(len(json.loads(done.stdout)["tables"]["candidates"]), 0)

@@ -27,8 +27,8 @@ constexpr double kConversionShare = 0.2;     // of the time until the deadline
 constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
 constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
 // Trials are worth seconds; these are worth more than any of the next kind.
-constexpr double kDefaultBaselineWorth = 1e32;  // the first of a partition that the default plan uses
-constexpr double kFirstBaselineWorth = 1e24;    // the first of another partition
+constexpr double kPromisingBaselineWorth = 1e32;  // the first of a partition in a most promising alternative
+constexpr double kFirstBaselineWorth = 1e24;      // the first of another partition
 constexpr double kBaselineWorth = 1e16;
 constexpr double kWantedWorth = 1e8;
 constexpr int kMostHangs = 2;  // trials of a class without an end, before the class is given up
@@ -167,7 +167,7 @@ class Explorer {
   }
 
   static double kind_worth(const PartitionClass& its_class, const Trial& trial, double tried) {
-    if (trial.baseline && tried == 0) return its_class.by_default ? kDefaultBaselineWorth : kFirstBaselineWorth;
+    if (trial.baseline && tried == 0) return its_class.comes_first ? kPromisingBaselineWorth : kFirstBaselineWorth;
     if (trial.baseline) return kBaselineWorth;
     return trial.wanted ? kWantedWorth : 1;
   }

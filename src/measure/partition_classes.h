@@ -35,8 +35,8 @@ struct PartitionClass {
   std::set<int> timing_classes;                // those that have a trial
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
-  bool by_default = false;  // one of its partitions is in a default alternative
-  bool given_up = false;    // none of its trials is tried any more
+  bool comes_first = false;  // one of its partitions is in the most promising alternative of a choice point
+  bool given_up = false;     // none of its trials is tried any more
 };
 
 struct TrialId {
@@ -142,6 +142,7 @@ class PartitionClasses {
   bool can_grow(size_t partition) const;
   // The number of a partition's class; adds a class if it is new.
   size_t classify(const Partition& partition);
+  const std::vector<int>& most_promising(const ChoicePoint& choice_point) const;
   Trial make_trial(const Partition& partition, const Candidate& candidate);
   size_t add(PartitionClass& into, Trial trial);
   void try_another_of_class(int timing_class, PartitionClass& its_class);

@@ -248,6 +248,11 @@ void PartitionClasses::note(const TrialId& id, const MeasurementRow& row) {
     try_another_of_class(trial.kind.timing_class, its_class);
 }
 
+void PartitionClasses::note_unfinished(const TrialId& id, const MeasurementRow& row) {
+  note(id, row);
+  at(id).unfinished = true;
+}
+
 // A failure says nothing about the others of its timing class.
 void PartitionClasses::try_another_of_class(int timing_class, PartitionClass& its_class) {
   for (size_t number = 0; number < its_class.trials.size(); ++number) {
@@ -270,14 +275,27 @@ void PartitionClasses::assume(PartitionClass& its_class) {
     if (!trial.baseline || trial.known) continue;
     --baselines_left_;
     trial.baseline = may_be_assumed(*trial.candidate);
-    if (!trial.baseline) continue;
-    MeasurementRow row;
-    row.outcome = Outcome::measured;
-    row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
-    its_class.rows[trial.text] = row;
-    trial.known = true;
-    assumed_ += 1;
+    if (trial.baseline) assume(trial, expected, its_class);
   }
+  // Otherwise there would be no plan.
+  for (Trial& trial : its_class.trials) {
+    if (!has_time(its_class) && trial.unfinished && may_be_assumed(*trial.candidate))
+      assume(trial, expected, its_class);
+  }
+}
+
+bool PartitionClasses::has_time(const PartitionClass& its_class) {
+  return std::any_of(its_class.rows.begin(), its_class.rows.end(),
+                     [](const auto& row) { return row.second.outcome == Outcome::measured; });
+}
+
+void PartitionClasses::assume(Trial& trial, Expectation& expected, PartitionClass& its_class) {
+  MeasurementRow row;
+  row.outcome = Outcome::measured;
+  row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
+  its_class.rows[trial.text] = row;
+  trial.known = true;
+  assumed_ += 1;
 }
 
 void PartitionClasses::give_up(size_t partition_class) {

@@ -105,7 +105,10 @@ class PartitionClasses {
   // Returns whether it is still to be tried.
   bool want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
-  // Uses the expected time for every baseline that was not tried. These rows are not stored in the database.
+  // The same of a trial that might have ended with more time.
+  void note_unfinished(const TrialId& id, const MeasurementRow& row);
+  // Uses the expected time for every baseline that was not tried, and of an unfinished trial if its class has no other
+  // time. These rows are not stored in the database.
   void assume();
   // How many baselines have their expected time.
   double assumed() const { return assumed_; }
@@ -147,6 +150,8 @@ class PartitionClasses {
   size_t add(PartitionClass& into, Trial trial);
   void try_another_of_class(int timing_class, PartitionClass& its_class);
   void assume(PartitionClass& its_class);
+  void assume(Trial& trial, Expectation& expected, PartitionClass& its_class);
+  static bool has_time(const PartitionClass& its_class);
 
   const Graph& graph_;
   const Candidates& candidates_;

@@ -434,5 +434,21 @@ TEST_F(AttentionClasses, WgmmaIsNotUsedUnchecked) {
   }
 }
 
+// With 4,096 keys the reference data of backward took longer than its trial had: there was no plan.
+TEST_F(AttentionClasses, AnUnfinishedTrialIsUsedIfThereIsNoOther) {
+  for (size_t k = 0; k < classes_->all().size(); ++k) {
+    const PartitionClass& each = classes_->all()[k];
+    if (!is_attention(each.trials.front())) continue;
+    const auto baseline = std::find_if(each.trials.begin(), each.trials.end(),
+                                       [](const Trial& trial) { return trial.baseline && !uses_wgmma(trial); });
+    MeasurementRow row;
+    row.outcome = Outcome::hung;
+    classes_->note_unfinished({k, static_cast<size_t>(baseline - each.trials.begin())}, row);
+    EXPECT_EQ(each.rows.at(baseline->text).outcome, Outcome::hung);
+    classes_->assume();
+    EXPECT_EQ(each.rows.at(baseline->text).outcome, Outcome::measured);
+  }
+}
+
 }  // namespace
 }  // namespace millrace

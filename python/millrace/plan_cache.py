@@ -44,6 +44,13 @@ def private_directory(folder: Path) -> Path:
     return folder
 
 
+def write_whole(file: Path, text: str) -> None:
+    """Writes a file that other processes see only when it is complete."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as work:
+        work.write(text)
+    Path(work.name).rename(file)
+
+
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
                 hardware: str, layouts: Sequence[str] = ()) -> Path:
     """The folder of this program's plans; it may not exist yet."""

@@ -13,11 +13,14 @@ except ImportError as error:
     raise ImportError("millrace.torch needs PyTorch 2.10 or later: pip install torch") from error
 
 from millrace.torch.accelerate import Accelerated, accelerate
+from millrace.torch import backend as _backend
 from millrace.torch.attention import MultiheadAttention
 from millrace.torch.backward_thread import set_backward_thread
 from millrace.torch.encoder_layer import TransformerEncoderLayer
 from millrace.torch.plans import Ran, explore, plan_of, set_budget
 from millrace.torch.program import Program, program
+
+_backend.register()
 
 __all__ = [
     "Accelerated",

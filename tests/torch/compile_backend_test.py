@@ -140,6 +140,15 @@ class CompileBackendTest(TorchTest):
                 self.assert_close(run(x, labels).detach(), model(x, labels).detach())
         self.assertEqual([len(graph.regions) for graph in graphs], [2, 2, 2])
 
+    def test_explain_names_programs_plans_and_the_rest(self):
+        torch._dynamo.reset()
+        found = millrace.torch.explain(Model(3, between=lambda x: x * 1.5), *self.inputs, options=OPTIONS)
+        text = str(found)
+        self.assertIn("graph 0: 4 regions, 3 different", text)
+        self.assertIn("blocks.1: as blocks.0", text)
+        self.assertIn(str(found.graphs[0].regions[0].file), text)
+        self.assertIn("chosen by options", text)
+
     def test_by_name_and_wrong_options(self):
         torch._dynamo.reset()
         model = Model(1)

@@ -1,5 +1,6 @@
 """Millrace in PyTorch: plans as an operator, as layers, and in existing models.
 
+    model = torch.compile(model, backend="millrace")                          # any model
     layer = millrace.torch.TransformerEncoderLayer(512, 8, batch_first=True)   # like torch.nn's
     millrace.torch.accelerate(model)                                          # replaces known layers
     attention = millrace.torch.program("attention.py")                        # any program, differentiable
@@ -17,6 +18,7 @@ from millrace.torch import backend as _backend
 from millrace.torch.attention import MultiheadAttention
 from millrace.torch.backward_thread import set_backward_thread
 from millrace.torch.encoder_layer import TransformerEncoderLayer
+from millrace.torch.explain import Explanation, explain
 from millrace.torch.plans import Ran, explore, plan_of, set_budget
 from millrace.torch.program import Program, program
 
@@ -24,11 +26,13 @@ _backend.register()
 
 __all__ = [
     "Accelerated",
+    "Explanation",
     "MultiheadAttention",
     "Program",
     "Ran",
     "TransformerEncoderLayer",
     "accelerate",
+    "explain",
     "explore",
     "plan_of",
     "program",

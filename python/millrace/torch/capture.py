@@ -71,7 +71,7 @@ def _is_fake(x: object) -> bool:
 def value_of(node: fx.Node) -> torch.Tensor | None:
     """The fake tensor of a node; None if it is not one tensor."""
     value = node.meta.get("val")
-    if value is None and node.op == "get_attr":
+    if node.op == "get_attr":
         value = getattr(node.graph.owning_module, node.target, None)
     return value if isinstance(value, torch.Tensor) else None
 
@@ -169,6 +169,8 @@ def _scatter(node: fx.Node, view: fx.Node) -> None:
 def _note_gradients(graph: fx.Graph) -> None:
     """Computes which values require a gradient."""
     for node in graph.nodes:
+        if node.op == "get_attr" and value_of(node) is not None:
+            node.meta["requires_grad"] = value_of(node).requires_grad and torch.is_grad_enabled()
         if node.op != "call_function":
             continue
         value = node.meta.get("val")

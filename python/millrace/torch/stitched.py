@@ -56,7 +56,7 @@ def stitch(owner: fx.GraphModule, pieces: list[Piece], calls: list[Callable | No
         for position, node in enumerate(results_of(piece.nodes)):
             made[node] = graph.call_function(python_operator.getitem, (called, position))
     (output,) = [node for node in owner.graph.nodes if node.op == "output"]
-    graph.output(fx.map_arg(output.args[0], lambda node: made[node]))
+    graph.output(fx.node.map_arg(output.args[0], lambda node: made[node]))
     return fx.GraphModule(modules, graph)
 
 

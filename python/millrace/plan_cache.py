@@ -92,8 +92,8 @@ def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: s
         if budget is None:
             run_command("plan", program, out=str(work / "plan"), quiet=True, **options)
         else:
-            shown = ", ".join(f"{size} {value}" for size, value in sizes.items())
-            print(f"millrace: exploring {name} ({shown}, {dtype}) for {budget}; kept in {folder}", file=sys.stderr)
+            shown = ", ".join([*(f"{size} {value}" for size, value in sizes.items()), *([dtype] if dtype else [])])
+            print(f"millrace: exploring {name}{f' ({shown})' if shown else ''} for {budget}; kept in {folder}", file=sys.stderr)
             run_command("optimize", program, out=str(work / "plan"), budget=budget, **options)
         shutil.rmtree(folder / kind, ignore_errors=True)  # left by a killed process
         (work / "plan").rename(folder / kind)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from millrace.torch import capture, importer, module_names, partition
+from millrace.torch import capture, importer, module_names, partition, values
 from millrace.torch.aten_writer import covered
 
 
@@ -108,6 +108,21 @@ class WritersTest(unittest.TestCase):
         self.check(lambda q: attention(q, q, q, is_causal=True), q)
         self.check(lambda q, m: attention(q, q, q, m, scale=0.3), q, mask)
         self.check(lambda q, k: attention(q, k, k, enable_gqa=True), q, k)
+        self.check(lambda q, k, m: attention(q, k, k, m, enable_gqa=True), q, k, mask)
+
+    def test_attention_is_written_so_that_plans_fuse_it(self):
+        q, k = torch.randn(2, 4, 3, 8, dtype=torch.float64), torch.randn(2, 2, 3, 8, dtype=torch.float64)
+
+        def repeated(q, k):
+            keys = k[:, :, None].expand(2, 2, 2, 3, 8).reshape(2, 4, 3, 8)
+            positions = torch.arange(3)
+            mask = (positions[None, :] <= positions[:, None])[None, None].expand(2, 1, 3, 3)
+            return functional.scaled_dot_product_attention(q, keys, keys, mask)
+
+        self.check(repeated, q, k)
+        text = program_of(repeated, q, k).text
+        self.assertIn("causal_mask", text)
+        self.assertIn('"bgrqp,bgkp->bgrqk"', text)
 
     def test_losses_and_embeddings(self):
         logits, labels = torch.randn(6, 5, dtype=torch.float64), torch.tensor([0, 4, -100, 2, 1, -100])
@@ -133,8 +148,8 @@ class WritersTest(unittest.TestCase):
         captured = graph_of(function, x, w)
         found = partition.partition(captured.module.graph)
         scale = next(node for node in captured.module.graph.nodes if "mean" in node.name)
-        self.assertFalse(capture.requires_grad(scale))
-        self.assertTrue(found.pieces)
+        self.assertFalse(values.requires_grad(scale))
+        self.assertFalse(any(piece.is_region() for piece in found.pieces), "its product has no gradient")
 
 
 class NotCoveredTest(unittest.TestCase):
@@ -173,11 +188,16 @@ class NamesTest(unittest.TestCase):
 
 
 class RegionsTest(unittest.TestCase):
+    def test_the_modules_of_a_sequence_are_no_layers(self):
+        model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
+        (piece,) = partition.partition(graph_of(model, torch.randn(2, 4)).module.graph).pieces
+        self.assertEqual(piece.layer, "")
+
     def test_equal_layers_have_equal_texts(self):
         class Model(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4)) for _ in range(3))
+                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 4)) for _ in range(3))
 
             def forward(self, x):
                 for layer in self.layers:

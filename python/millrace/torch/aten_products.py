@@ -48,28 +48,43 @@ def _(w, node, a):
     query, key = tensor(a.query), tensor(a.key)
     if query.dim() < 3 or query.shape[:-3] != key.shape[:-3]:
         raise NotCovered("an attention whose batches are broadcast")
-    k, v = w.text(a.key), w.text(a.value)
+    q, batch, of_keys = w.text(a.query), _LETTERS[: query.dim() - 2], _LETTERS[: query.dim() - 2]
     if query.shape[-3] != key.shape[-3]:
-        groups = query.shape[-3] // key.shape[-3]
-        k = w.let("keys_of_all_heads", f"np.repeat({k}, {groups}, axis=-3)")
-        v = w.let("values_of_all_heads", f"np.repeat({v}, {groups}, axis=-3)")
-    batch = _LETTERS[: query.dim() - 2]
+        q, batch, of_keys = _grouped(w, a.query, key.shape[1]), "bgr", "bg"
     scale = 1 / math.sqrt(query.shape[-1]) if a.scale is None else a.scale
-    scores = w.let("scores", f'{scale!r} * np.einsum("{batch}qp,{batch}kp->{batch}qk", {w.text(a.query)}, {k})')
-    weights = w.let("weights", f"softmax({_masked(w, a, scores)})")
+    scores = w.let("scores", f'{scale!r} * np.einsum("{batch}qp,{of_keys}kp->{batch}qk", {q}, {w.text(a.key)})')
+    weights = w.let("weights", f"softmax({_masked(w, a, scores, key.shape[1] if batch == 'bgr' else None)})")
     if a.dropout_p > 0:
         weights = w.let("weights", f"dropout({weights}, {a.dropout_p!r})")
-    return f'np.einsum("{batch}qk,{batch}kp->{batch}qp", {weights}, {v})'
+    attended = f'np.einsum("{batch}qk,{of_keys}kp->{batch}qp", {weights}, {w.text(a.value)})'
+    return attended if batch != "bgr" else f"np.reshape({w.let('attended', attended)}, {w.shape(tensor(node).shape)})"
 
 
-def _masked(w, a, scores: str) -> str:
+def _grouped(w, node: fx.Node, groups: int) -> str:
+    """A tensor [B, G * R, ...] as [B, G, R, ...]: R heads of each group share keys and values."""
+    shape = tensor(node).shape
+    if len(shape) != 4 or shape[1] % groups != 0:
+        raise NotCovered("groups of heads in another shape than [batch, head, position, column]")
+    return w.let("grouped", f"np.reshape({w.text(node)}, {w.shape((shape[0], groups, shape[1] // groups, *shape[2:]))})")
+
+
+def _grouped_mask(w, node: fx.Node, groups: int) -> str:
+    shape = tensor(node).shape
+    if len(shape) == 4 and shape[1] > 1:
+        return _grouped(w, node, groups)
+    if len(shape) == 3 and shape[0] > 1:
+        raise NotCovered("a mask for each head without a batch axis, of grouped heads")
+    return f"np.expand_dims({w.text(node)}, 1)" if len(shape) == 4 else w.text(node)
+
+
+def _masked(w, a, scores: str, groups: int | None) -> str:
     if a.attn_mask is not None:
-        mask = tensor(a.attn_mask)
-        if mask.dtype == torch.bool:
+        mask = w.text(a.attn_mask) if groups is None else _grouped_mask(w, a.attn_mask, groups)
+        if tensor(a.attn_mask).dtype == torch.bool:
             hidden = _HIDDEN.get(tensor(a.query).dtype, -1e30)
-            scores = w.let("masked", f"np.where({w.text(a.attn_mask)}, {scores}, {hidden!r})")
+            scores = w.let("masked", f"np.where({mask}, {scores}, {hidden!r})")
         else:
-            scores = w.let("masked", f"{scores} + {w.text(a.attn_mask)}")
+            scores = w.let("masked", f"{scores} + {mask}")
     return w.let("later_hidden", f"causal_mask({scores})") if a.is_causal else scores
 
 

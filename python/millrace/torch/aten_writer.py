@@ -11,8 +11,8 @@ from typing import Callable, Sequence
 import torch
 from torch import fx
 
-from millrace.torch.capture import value_of
 from millrace.torch.operator import DTYPES
+from millrace.torch.values import value_of
 
 TYPE_NAMES = {dtype: "bool_" if name == "bool" else name for name, dtype in DTYPES.items()}
 Write = Callable[["Writer", fx.Node, SimpleNamespace], str]

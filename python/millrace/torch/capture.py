@@ -15,6 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
 from millrace.torch import module_names
+from millrace.torch.attention_forms import simplify_attention
+from millrace.torch.values import requires_grad, value_of
 
 aten = torch.ops.aten
 
@@ -48,8 +50,9 @@ class Captured(NamedTuple):
 
 def capture(dynamo: fx.GraphModule, inputs: list[torch.Tensor], mode: FakeTensorMode | None) -> Captured:
     """`inputs`: real or fake tensors, of fixed shapes; `mode`: that of the fake ones."""
+    _refuse_higher_order(dynamo.graph)
     mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [mode.from_tensor(x, static_shapes=True) if not _is_fake(x) else x for x in inputs]
+    fakes = [_fake(x, mode) for x in inputs]
     original = [node for node in dynamo.graph.nodes if node.op == "placeholder"]
     try:
         with preserve_node_meta(), mode:
@@ -64,20 +67,18 @@ def capture(dynamo: fx.GraphModule, inputs: list[torch.Tensor], mode: FakeTensor
                              for node, one in zip(placeholders, original)}, module_names.model_name(module.graph))
 
 
-def _is_fake(x: object) -> bool:
-    return not isinstance(x, torch.Tensor) or isinstance(x, torch._subclasses.FakeTensor)
+def _refuse_higher_order(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            advice = "; checkpoint around the compiled model instead" if "checkpoint" in str(node.target) else ""
+            raise NotCaptured(f"it contains {node.target}, which calls another graph{advice}")
 
 
-def value_of(node: fx.Node) -> torch.Tensor | None:
-    """The fake tensor of a node; None if it is not one tensor."""
-    value = node.meta.get("val")
-    if node.op == "get_attr":
-        value = getattr(node.graph.owning_module, node.target, None)
-    return value if isinstance(value, torch.Tensor) else None
-
-
-def requires_grad(node: fx.Node) -> bool:
-    return node.meta.get("requires_grad", False)
+def _fake(x, mode: FakeTensorMode):
+    """A fake tensor without history, so that tracing saves nothing for a backward pass."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    return x.detach() if isinstance(x, torch._subclasses.FakeTensor) else mode.from_tensor(x.detach(), static_shapes=True)
 
 
 def _simplify(module: fx.GraphModule) -> None:
@@ -93,6 +94,7 @@ def _simplify(module: fx.GraphModule) -> None:
             _split_by_slices(node)
             _drop_empty(node)
             _skip_identity(node)
+    simplify_attention(graph)
     graph.eliminate_dead_code()
     module.recompile()
 
@@ -134,6 +136,8 @@ def _make_functional(node: fx.Node) -> None:
     changed = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
     if changed is not None and changed.target in _SCATTERS and node.target in (aten.copy_.default, aten.fill_.Scalar):
         return _scatter(node, changed)
+    if changed is not None and changed.op == "placeholder" and set(changed.users) == {node} and not node.users:
+        return None  # a counter, which Inductor's part of the graph changes
     name, overload = node.target._opname, node.target._overloadname
     packet = getattr(aten, name[:-1], None) if name.endswith("_") else None
     if packet is None or overload not in packet.overloads() or changed is None:

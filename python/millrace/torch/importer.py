@@ -13,7 +13,8 @@ from torch import fx
 from millrace import numpy as language
 from millrace.torch import aten_elementwise, aten_products, aten_shapes, module_names  # noqa: F401  (declare writers)
 from millrace.torch.aten_writer import TYPE_NAMES, Writer
-from millrace.torch.capture import VIEWS, requires_grad, value_of
+from millrace.torch.capture import VIEWS
+from millrace.torch.values import requires_grad, value_of
 
 _ACTIVATION_SIZES = ("B", "T", "I")
 _OTHER_SIZES = "UHPVKLMNOQRSWXYZACDEFG"

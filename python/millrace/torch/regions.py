@@ -19,6 +19,7 @@ from millrace.torch import operator, plans
 from millrace.torch.importer import Program
 
 _ROUNDS = 5  # of measuring a plan and Inductor in turns
+_STEPS_OF_A_BLOCK = 10
 _SECONDS = 2.0  # for all rounds, after the first
 
 
@@ -109,7 +110,8 @@ def choose(region: Region, tensors: tuple[torch.Tensor, ...]) -> Choice:
     where = plans.Where.of(device.type, device.index)
     key = (region.program.text, where, region.options, plans.validity())
     if key not in _choices:
-        _choices[key] = _new_choice(region, where, tensors)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):  # not the user's, as checkpoint's
+            _choices[key] = _new_choice(region, where, tensors)
     return _choices[key]
 
 
@@ -163,27 +165,34 @@ def step_seconds(functions: list, tensors: tuple[torch.Tensor, ...]) -> list[flo
     times: list[list[float]] = [[] for _ in functions]
     with torch.random.fork_rng(devices):
         for function in functions:  # compiles and warms up
-            _step(function, tensors)
-            _step(function, tensors)
+            _seconds(function, tensors)
         end = time.monotonic() + _SECONDS
         for _ in range(_ROUNDS):
             for k, function in enumerate(functions):
-                times[k].append(_step(function, tensors))
+                times[k].append(_seconds(function, tensors))
             if time.monotonic() > end:
                 break
     return [statistics.median(one) for one in times]
 
 
-def _step(function, tensors: tuple[torch.Tensor, ...]) -> float:
+def _seconds(function, tensors: tuple[torch.Tensor, ...]) -> float:
+    """Of a step, in a block in which the host may run ahead of a GPU."""
+    device = tensors[0].device
     given = [one.detach().requires_grad_(one.requires_grad) for one in tensors]
-    wanted = [one for one in given if one.requires_grad]
-    _wait(given[0].device)
+    steps = _STEPS_OF_A_BLOCK if device.type == "cuda" else 1
+    _wait(device)
     began = time.perf_counter()
+    for _ in range(steps):
+        _step(function, given)
+    _wait(device)
+    return (time.perf_counter() - began) / steps
+
+
+def _step(function, given: list[torch.Tensor]) -> None:
+    wanted = [one for one in given if one.requires_grad]
     results = [one for one in function(*given) if one.requires_grad]
     if results and wanted:
         torch.autograd.grad(results, wanted, [torch.ones_like(one) for one in results], allow_unused=True)
-    _wait(given[0].device)
-    return time.perf_counter() - began
 
 
 def _wait(device: torch.device) -> None:

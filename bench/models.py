@@ -38,6 +38,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1, metavar="P", help="of BERT (default: 0.1)")
     parser.add_argument("--budget", help="exploration of each of Millrace's plans (default: none)")
     parser.add_argument("--seconds", type=float, default=3, help="of measurement for each contestant (default: 3)")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only these contestants; may be repeated")
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args()
     options.dtype = options.dtype or ("bfloat16" if options.device == "cuda" else "float32")
@@ -116,6 +117,8 @@ def main() -> int:
     options = parse_arguments()
     rows = []
     for name, arguments in contestants(options).items():
+        if options.only and name not in options.only:
+            continue
         try:
             rows.append(run(name, arguments, options))
         except Exception as error:  # report it and continue with the others

@@ -19,8 +19,27 @@ def is_contraction(node: fx.Node) -> bool:
     return getattr(node.target, "_opname", "") in CONTRACTIONS
 
 
+def _heads(w, node: fx.Node) -> tuple[int, int] | None:
+    """How all readers of a projection split its last axis; None if they do not."""
+    shapes = {tuple(tensor(user).shape) if user in w.inside and getattr(user.target, "_opname", "") in ("view", "reshape")
+              else () for user in node.users}
+    (shape,) = shapes if len(shapes) == 1 else ((),)
+    return shape[-2:] if len(shape) > 2 and shape[:-2] == tuple(tensor(node).shape[:-1]) else None
+
+
+def _projected_to_heads(w, a, heads: tuple[int, int]) -> str:
+    """A product with the weight's axis split, so that no computed tensor has an axis that is read as several."""
+    rows = _LETTERS[: tensor(a.input).dim() - 1]
+    shape = (*heads, tensor(a.weight).shape[1])
+    product = (f'np.einsum("{rows}x,yzx->{rows}yz", {w.text(a.input)}, '
+               f"np.reshape({w.text(a.weight)}, {w.shape(shape)}))")
+    return product if a.bias is None else f"{product} + np.reshape({w.text(a.bias)}, {w.shape(heads)})"
+
+
 @writes("linear")
 def _(w, node, a):
+    if (heads := _heads(w, node)) is not None:
+        return _projected_to_heads(w, a, heads)
     product = f"{w.text(a.input)} @ {w.text(a.weight)}.T"
     return product if a.bias is None else f"{product} + {w.text(a.bias)}"
 

@@ -34,15 +34,18 @@ def writes(*names: str) -> Callable[[Write], Write]:
 class Writer:
     """The program text of a region while it is written."""
 
-    def __init__(self, names: dict[fx.Node, str], sizes: dict[int, str], taken: Callable[[str], str]):
+    def __init__(self, names: dict[fx.Node, str], sizes: dict[int, str], taken: Callable[[str], str],
+                 inside: frozenset[fx.Node] = frozenset()):
         self.names = names  # of values
+        self.inside = inside  # the region's nodes
         self.sizes = sizes  # extents that have a name
         self.taken = taken  # makes a name unique
         self.lines: list[str] = []
 
     def write(self, node: fx.Node, hint: str) -> None:
-        """Adds the statements of a node."""
-        self.names[node] = self.let(hint, expression_of(self, node))
+        """Adds the statements of a node; none if it is another name for its operand."""
+        expression = expression_of(self, node)
+        self.names[node] = expression if expression.isidentifier() else self.let(hint, expression)
 
     def let(self, hint: str, expression: str) -> str:
         name = self.taken(hint)

@@ -49,7 +49,7 @@ def import_region(nodes: list[fx.Node], layer: str, parameters: dict[str, str], 
     taken = _Names()
     names = {node: taken(_argument_name(node, layer, parameters)) for node in arguments}
     sizes = _size_names(arguments, parameters)
-    writer = Writer(dict(names), sizes, taken)
+    writer = Writer(dict(names), sizes, taken, frozenset(nodes))
     for node in arguments:
         if value_of(node).dim() == 0:
             writer.names[node] = writer.let(f"{names[node]}_value", f"{names[node]}[0]")

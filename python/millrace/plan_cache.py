@@ -44,6 +44,13 @@ def private_directory(folder: Path) -> Path:
     return folder
 
 
+def write_whole(file: Path, text: str) -> None:
+    """Writes a file that other processes see only when it is complete."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as work:
+        work.write(text)
+    Path(work.name).rename(file)
+
+
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
                 hardware: str, layouts: Sequence[str] = ()) -> Path:
     """The folder of this program's plans; it may not exist yet."""
@@ -85,8 +92,8 @@ def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: s
         if budget is None:
             run_command("plan", program, out=str(work / "plan"), quiet=True, **options)
         else:
-            shown = ", ".join(f"{size} {value}" for size, value in sizes.items())
-            print(f"millrace: exploring {name} ({shown}, {dtype}) for {budget}; kept in {folder}", file=sys.stderr)
+            shown = ", ".join([*(f"{size} {value}" for size, value in sizes.items()), *([dtype] if dtype else [])])
+            print(f"millrace: exploring {name}{f' ({shown})' if shown else ''} for {budget}; kept in {folder}", file=sys.stderr)
             run_command("optimize", program, out=str(work / "plan"), budget=budget, **options)
         shutil.rmtree(folder / kind, ignore_errors=True)  # left by a killed process
         (work / "plan").rename(folder / kind)

@@ -13,12 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
+NEED_TRANSFORMERS = {"accelerate_test", "compile_models_test", "models_test"}
 sys.path.insert(0, str(ROOT / "bench"))
 from peers import environment  # noqa: E402  (the path above comes first)
 
 
 def install_extras(python: Path) -> None:
-    """Installs Hugging Face's transformers for accelerate_test and models_test, which are skipped without it."""
+    """Installs Hugging Face's transformers for the tests that are skipped without it."""
     ready = python.parent.parent / "ready-transformers"
     if ready.exists():
         return
@@ -38,7 +39,7 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         python = Path(named) if named else environment.ensure_python(None)
-        if not named and (not chosen or {"accelerate_test", "models_test"} & set(chosen)):
+        if not named and (not chosen or NEED_TRANSFORMERS & set(chosen)):
             install_extras(python)
     except (environment.Unavailable, OSError) as error:
         print(f"SKIPPED: the tests of millrace.torch need PyTorch, which is not available here: {error}")

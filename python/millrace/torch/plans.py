@@ -83,10 +83,10 @@ def _gpu_name(index: int) -> str:
 
 
 def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, entry: str = "",
-         layouts: tuple[str, ...] = ()) -> str:
-    """The plan's folder. `layouts`: values for --layout."""
+         layouts: tuple[str, ...] = (), budget: str | None = None) -> str:
+    """The plan's folder. `layouts`: values for --layout; `budget`: as set_budget, which takes precedence."""
     return plan_cache.find_plan(text, sizes, dtype, device=where.device, threads=where.threads, hardware=where.hardware,
-                                budget=_budget, name=name, entry=entry, layouts=layouts)
+                                budget=_budget or budget, name=name, entry=entry, layouts=layouts)
 
 
 def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | None]:

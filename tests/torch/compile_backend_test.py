@@ -1,0 +1,163 @@
+"""Tests of torch.compile(model, backend="millrace"): losses and gradients are eager's, equal layers share a plan, what
+the language cannot express goes to Inductor and is named."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import millrace.torch
+from support import TorchTest
+
+OPTIONS = {"choose": "plan"}  # no comparison with Inductor, which takes its compiler's time
+
+
+class Block(nn.Module):
+    """A layer in the manner of GPT-2, with dropout."""
+
+    def __init__(self, p: float = 0.0):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.up, self.down = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.dropout = nn.Dropout(p)
+
+    def forward(self, x):
+        q, k, v = (y.view(*x.shape[:2], 2, 4).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(8, -1))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.dropout(self.out(y.transpose(1, 2).reshape(x.shape)))
+        return x + self.dropout(self.down(functional.gelu(self.up(self.norm2(x)))))
+
+
+class Model(nn.Module):
+    def __init__(self, layers: int = 2, p: float = 0.0, between=lambda x: x):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(p) for _ in range(layers))
+        self.head = nn.Linear(8, 5)
+        self.between = between
+
+    def forward(self, x, labels):
+        for block in self.blocks:
+            x = self.between(block(x))
+        return functional.cross_entropy(self.head(x).view(-1, 5), labels)
+
+
+def compiled(model: nn.Module, **options):
+    """The compiled model, and what was compiled."""
+    graphs = []
+
+    def backend(graph, inputs):
+        return millrace.torch.backend.compile_graph(graph, inputs, options=OPTIONS, listener=graphs.append)
+
+    torch._dynamo.reset()
+    return torch.compile(model, backend=backend, fullgraph=True, **options), graphs
+
+
+class CompileBackendTest(TorchTest):
+    def setUp(self):
+        super().setUp()
+        self.inputs = torch.randn(2, 3, 8, requires_grad=True), torch.tensor([0, 1, -100, 3, 4, 2])
+
+    def check(self, model: nn.Module, *inputs, tolerance: float = 2e-5):
+        """Compares a step with eager's; returns what was compiled."""
+        run, graphs = compiled(model)
+        reference = copy.deepcopy(model)
+        losses = []
+        for module in (run, reference):
+            losses.append(module(*inputs))
+            losses[-1].backward()
+        self.assert_close(losses[0].detach(), losses[1].detach(), "the loss", tolerance)
+        for (name, ours), theirs in zip(model.named_parameters(), reference.parameters()):
+            self.assertEqual(ours.grad is None, theirs.grad is None, name)
+            if theirs.grad is not None:
+                self.assertEqual(ours.grad.dtype, theirs.grad.dtype)
+                largest = max(theirs.grad.abs().max().item(), 1e-2)
+                self.assertLessEqual((ours.grad - theirs.grad).abs().max().item(), tolerance * largest, name)
+        return graphs
+
+    def test_a_step_is_eagers_and_equal_layers_share_a_plan(self):
+        model = Model(3)
+        before = list(model.state_dict())
+        (graph,) = self.check(model, *self.inputs)
+        layers = [region for region in graph.regions if region.name.startswith("blocks.")]
+        self.assertEqual([region.name for region in layers], ["blocks.0", "blocks.1", "blocks.2"])
+        self.assertEqual(len({region.choice.plan for region in layers}), 1)
+        self.assertTrue(all(region.choice.plan for region in graph.regions))
+        self.assertTrue(all(region.file.read_text() == region.program.text for region in graph.regions))
+        self.assertEqual(list(model.state_dict()), before)
+
+    def test_frozen_parameters_have_no_gradients(self):
+        model = Model(1)
+        model.blocks[0].up.requires_grad_(False)
+        (graph,) = self.check(model, *self.inputs)
+        self.assertIn("up_weight: fixed.float32", graph.regions[0].program.text)
+
+    def test_without_gradients_nothing_is_saved(self):
+        model = Model(1).eval()
+        run, graphs = compiled(model)
+        with torch.no_grad():
+            self.assert_close(run(*self.inputs), model(*self.inputs))
+        self.assertTrue(all(": float32" not in region.program.text for region in graphs[0].regions))
+
+    def test_dropout_follows_the_mode_and_the_generator(self):
+        model = Model(1, p=0.5)
+        run, graphs = compiled(model)
+
+        def loss(seed):
+            torch.manual_seed(seed)
+            return run(*self.inputs).item()
+
+        self.assertEqual(loss(1), loss(1))
+        self.assertNotEqual(loss(1), loss(2))
+        model.eval()
+        self.assertEqual(loss(1), loss(2))
+        self.assertAlmostEqual(loss(1), model(*self.inputs).item(), places=5)
+        self.assertEqual(["dropout(" in graph.regions[0].program.text for graph in graphs], [True, False])
+
+    def test_what_the_language_lacks_goes_to_inductor(self):
+        (graph,) = self.check(Model(2, between=lambda x: torch.sort(x, -1)[0]), *self.inputs)
+        self.assertEqual(len(graph.regions), 3)
+        self.assertTrue(any("sort" in name and "no such operator" in why for name, why in graph.rest.items()), graph.rest)
+
+    def test_autocast(self):
+        model = Model(1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            (graph,) = self.check(model, *self.inputs, tolerance=6e-2)
+        self.assertIn("astype(bfloat16)", graph.regions[0].program.text)
+
+    def test_shapes(self):
+        model = Model(1)
+        run, graphs = compiled(model)
+        with contextlib.redirect_stderr(io.StringIO()):
+            for length in (3, 4, 5):
+                x, labels = torch.randn(2, length, 8, requires_grad=True), torch.arange(2 * length) % 5
+                self.assert_close(run(x, labels).detach(), model(x, labels).detach())
+        self.assertEqual([len(graph.regions) for graph in graphs], [2, 2, 2])
+
+    def test_explain_names_programs_plans_and_the_rest(self):
+        torch._dynamo.reset()
+        found = millrace.torch.explain(Model(3, between=lambda x: x * 1.5), *self.inputs, options=OPTIONS)
+        text = str(found)
+        self.assertIn("graph 0: 4 regions, 3 different", text)
+        self.assertIn("blocks.1: as blocks.0", text)
+        self.assertIn(str(found.graphs[0].regions[0].file), text)
+        self.assertIn("chosen by options", text)
+
+    def test_by_name_and_wrong_options(self):
+        torch._dynamo.reset()
+        model = Model(1)
+        run = torch.compile(model, backend="millrace", options=OPTIONS)
+        self.assert_close(run(*self.inputs).detach(), model(*self.inputs).detach())
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "has no option 'bugdet'"):
+            torch.compile(model, backend="millrace", options={"bugdet": "1s"})(*self.inputs)
+
+
+if __name__ == "__main__":
+    unittest.main()

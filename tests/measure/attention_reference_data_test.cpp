@@ -11,7 +11,7 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_program.h"
+#include "ir/attention_family.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -62,6 +62,7 @@ std::vector<AttentionProgram> programs() {
   made[5].q = "bhrjp";  // grouped heads
   made[5].scores = "bhrjk";
   made[5].o = "bjhrw";
+  for (const NamedAttention& each : attention_family()) made.push_back(each.program);
   return made;
 }
 

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/scratch.h"
 #include "candidates/enumerate.h"
@@ -13,7 +14,7 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_program.h"
+#include "ir/attention_family.h"
 #include "measure/gpu/gpu_trial.h"
 
 namespace millrace {
@@ -25,7 +26,7 @@ class AttentionTrials : public ScratchTest {
     std::string text = program.text();
     for (const auto& [from, to] : {std::pair("J = 5", "J = 24"), std::pair("K = 7", "K = 40"),
                                    std::pair("P = 4", "P = 16"), std::pair("W = 6", "W = 32")})
-      text.replace(text.find(from), std::string(from).size(), to);
+      if (text.find(from) != std::string::npos) text.replace(text.find(from), std::string(from).size(), to);
     Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
     EnumerateOptions options;
     options.target = gpu_target();
@@ -94,6 +95,18 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
   program.type = "bfloat16";
   take(program);
   try_some(3);
+}
+
+// Every one in a long run, otherwise every fourth.
+TEST_F(AttentionTrials, WithFormulasAndWindows) {
+  const std::vector<NamedAttention> family = attention_family();
+  for (size_t k = 0; k < family.size(); k += is_long_run() ? 1 : 4) {
+    SCOPED_TRACE(family[k].name);
+    AttentionProgram program = family[k].program;
+    if (program.keys == 5) program.keys = 24;  // as many as queries
+    take(program);
+    try_some(is_long_run() ? 3 : 1);
+  }
 }
 
 // The kernel is compared with the graph: with another scale it is wrong.

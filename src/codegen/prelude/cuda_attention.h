@@ -16,7 +16,9 @@
 // - attention_forward: rows are queries; online softmax.
 // - attention_backward_dq: rows are queries. Also stores the RowStats of every query for the next kernel.
 // - attention_backward_dk_dv: rows are keys, columns are queries.
-// - attention_backward: the last two in one kernel, if a block's rows are all keys. Then the ds of a tile of queries is
+// - attention_backward_term: rows are queries; the gradient of a term of the scores, for a tile of keys.
+// - attention_backward: d_q, d_k and d_v in one kernel, if a block's rows are all keys. Then the ds of a tile of
+// queries is
 //   complete in the block; it goes through smem, and ds · k is d_q.
 //
 // If rows are queries and k and v are row-major, the keys of a tile are permuted: of 32 keys, lane 4g + t holds the 8

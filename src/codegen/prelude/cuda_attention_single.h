@@ -129,7 +129,7 @@ MR_DEVICE void attention_backward(int block, const Q& q, const K& k, const V& v,
   const bool negated = S::kRowsInSmem && scale < 0;  // the keys in smem
   DqFromScores<S, K, DQ> gradients{d_q, static_cast<float>(negated ? -scale : scale)};
   fence_operand(gradients.scale);
-  const auto query_head = [&](int) { return make_query_head(q, d_o, nullptr, mask); };
+  const auto query_head = [&](int) { return make_query_head(q, d_o, nullptr, mask, PlainScore()); };
   accumulate_dk_dv<S>(block, rows, pipeline, QueryTiles<S>{0, kQueryTiles}, query_head, d_k, d_v, scale, gradients);
 }
 

@@ -13,7 +13,6 @@ namespace millrace {
 namespace {
 
 constexpr double kTensorFlopPerSecond = 3e14;  // of such a kernel; only the order of candidates depends on it
-constexpr int64_t kTile = 16;                  // extent of a tensor-core tile
 constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
 constexpr int64_t kMostColumnsOfTwo = 64;      // that fit with two row tiles
 constexpr int kWgmmaTile = 64;                 // extent of a wgmma tile
@@ -44,6 +43,7 @@ class AttentionConfigs : public ConfigGroups {
         attention_(partition.attention),
         tensors_(tensors_of(partition)) {
     if (why_rejected()) return;
+    seen_share_ = seen_share();
     set_fixed();
     given_ = layouts_of_operands({Operand::q, Operand::k, Operand::v});
     results_ = layouts_of_operands({Operand::o, Operand::d_o});
@@ -99,8 +99,8 @@ class AttentionConfigs : public ConfigGroups {
       if (graph_.tensor(term.tensor).dtype == DType::float64) return "an attention with a term in float64";
     }
     for (const int64_t columns : {attention_.inner, attention_.values}) {
-      if (columns % kTile != 0 || columns > kMostColumns)
-        return concat("an attention over ", columns, " columns: multiples of ", kTile, " up to ", kMostColumns,
+      if (columns % kCopied != 0 || columns > kMostColumns)
+        return concat("an attention over ", columns, " columns: multiples of ", kCopied, " up to ", kMostColumns,
                       " fit the tensor cores");
     }
     return std::nullopt;
@@ -306,7 +306,8 @@ class AttentionConfigs : public ConfigGroups {
            attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
   }
 
-  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked.
+  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked;
+  // those that use it are usually faster, and follow.
   // There are few, because similar configs take similar times. With two row tiles, if its registers have room for them,
   // a warp reads each tile half as often.
   std::vector<AttentionConfig> configs() const {
@@ -322,7 +323,11 @@ class AttentionConfigs : public ConfigGroups {
         }
       }
     }
-    if (fits_wgmma()) add_wgmma(made);
+    if (fits_wgmma()) {
+      std::vector<AttentionConfig> fast;
+      add_wgmma(fast);
+      made.insert(made.begin() + 1, fast.begin(), fast.end());
+    }
     return with_single_kernel(std::move(made));
   }
 
@@ -350,18 +355,31 @@ class AttentionConfigs : public ConfigGroups {
     return made;
   }
 
+  // The share of the scores that a window leaves.
+  double seen_share() const {
+    const KeyWindow window = attention_.keys_seen();
+    double seen = 0;
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      const int64_t first = std::max<int64_t>(0, query + window.first);
+      const int64_t last = std::min(attention_.keys - 1, query + window.last);
+      seen += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+    }
+    return seen / static_cast<double>(attention_.queries) / static_cast<double>(attention_.keys);
+  }
+
   // Products at the tensor cores' speed, including the rows and columns of partly filled tiles.
   double estimate(const AttentionConfig& config) const {
     const auto rounded_up = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
     const int64_t rows = rows_of_block(config);
     const double scores = static_cast<double>(attention_.heads()) *
                           static_cast<double>(rounded_up(attention_.queries, rows)) *
-                          static_cast<double>(rounded_up(attention_.keys, config.tile_columns));
+                          static_cast<double>(rounded_up(attention_.keys, config.tile_columns)) * seen_share_;
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
     const double products = !attention_.backward   ? inner + values
                             : config.single_kernel ? 3 * inner + 2 * values
-                                                   : 4 * inner + 3 * values;
+                                                   : (attention_.d_term.valid() ? 5 : 4) * inner +
+                                                         (attention_.d_term.valid() ? 4 : 3) * values;
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=
@@ -379,7 +397,8 @@ class AttentionConfigs : public ConfigGroups {
   std::vector<OperandLayouts> results_;    // of o and d_o
   std::vector<OperandLayouts> gradients_;  // of d_q, d_k and d_v
   Collector* collector_ = nullptr;         // of the group that is being added
-  std::vector<int> layouts_;               // of the next candidates
+  double seen_share_ = 1;
+  std::vector<int> layouts_;  // of the next candidates
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ inline std::vector<NamedAttention> attention_family() {
       attention_with("window with a soft-cap and a bias", ", c: float16[H, J, K]",
                      "softmax(np.where(" + q + " - " + k + " < 2, np.tanh(s) + c, -30000.0))"),
       attention_with("packed sequences", ", g: int32[B, J]",
-                     "softmax(causal_mask(np.where(g[:, None, :, None] == g[:, None, None, :], s, -np.inf)))"),
+                     "softmax(causal_mask(np.where(g[:, None, :, None] == g[:, None, None, :], s, -30000.0)))"),
   };
   made.back().program.keys = 5;
   made.back().program.type = "bfloat16";

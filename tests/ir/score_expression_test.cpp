@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 // "add(score, term c[batch 0, query 1, key 2])"
-std::string print(const Graph& graph, const ScoreExpression& expression, size_t number) {
+std::string formula_of(const Graph& graph, const ScoreExpression& expression, size_t number) {
   const ScoreNode& node = expression.nodes[number];
   std::vector<std::string> inputs;
   switch (node.kind) {
@@ -25,19 +25,19 @@ std::string print(const Graph& graph, const ScoreExpression& expression, size_t 
                     term.axes.key, "]");
     }
     case ScoreNode::Kind::apply:
-      for (const size_t input : node.inputs) inputs.push_back(print(graph, expression, input));
+      for (const size_t input : node.inputs) inputs.push_back(formula_of(graph, expression, input));
   }
   return concat(info_of(node.op).name, "(", join(inputs, ", "), ")");
 }
 
-std::string print(const Graph& graph, const AttentionPattern& found) {
+std::string formulas_of(const Graph& graph, const AttentionPattern& found) {
   std::string text;
   if (found.window.first != -KeyWindow::kUnlimited) text += concat("from ", found.window.first, " ");
   if (found.window.last != KeyWindow::kUnlimited) text += concat("to ", found.window.last, " ");
   if (found.gradients.nodes.empty()) return text + "plain";
-  text += print(graph, found.gradients, found.gradients.logit);
-  text += concat(" | ", print(graph, found.gradients, *found.gradients.d_score));
-  if (found.gradients.d_term) text += concat(" | ", print(graph, found.gradients, *found.gradients.d_term));
+  text += formula_of(graph, found.gradients, found.gradients.logit);
+  text += concat(" | ", formula_of(graph, found.gradients, *found.gradients.d_score));
+  if (found.gradients.d_term) text += concat(" | ", formula_of(graph, found.gradients, *found.gradients.d_term));
   return text;
 }
 
@@ -45,7 +45,7 @@ std::string expression_of(const AttentionProgram& program) {
   const TrainingGraph training = training_of(program.text());
   const FoundAttentions found = find_attentions(training.graph, callers_of(training));
   if (found.attentions.empty()) return found.rejected.empty() ? "none" : found.rejected.front().reason;
-  return print(training.graph, found.attentions.front());
+  return formulas_of(training.graph, found.attentions.front());
 }
 
 std::string expression_of(const std::string& arguments, const std::string& weights) {
@@ -68,7 +68,7 @@ TEST(ScoreExpressions, OfTheFamily) {
             "sliding window: from -2 to 2 plain\n"
             "window with a soft-cap and a bias: from -1 add(tanh(score), c[-1 0; 1 2]) | tanh_dx(tanh(score), "
             "gradient) | gradient\n"
-            "packed sequences: to 0 where(equal(g[0 -1; 1 -1], g[0 -1; -1 1]), score, -inf) | where(equal(g[0 -1; 1 "
+            "packed sequences: to 0 where(equal(g[0 -1; 1 -1], g[0 -1; -1 1]), score, -30000) | where(equal(g[0 -1; 1 "
             "-1], g[0 -1; -1 1]), gradient, 0)\n");
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "candidates/attention_columns.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
 
@@ -85,6 +86,11 @@ class AttentionGenerator {
   }
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
+  }
+  int64_t columns_of(Operand operand) const {
+    const bool inner =
+        operand == Operand::q || operand == Operand::k || operand == Operand::d_q || operand == Operand::d_k;
+    return operand == Operand::log_sums ? 1 : inner ? attention_.inner : attention_.values;
   }
   // Otherwise columns are contiguous. The log-sum-exp has a single column.
   bool is_row_major(Operand operand) const {
@@ -177,8 +183,8 @@ class AttentionGenerator {
     constexpr int64_t kOverhead = 48;
     constexpr int64_t kWgmmaOverhead = 40;
     constexpr int64_t kRowsInSmemOverhead = 32;
-    const int64_t inner = attention_.inner;
-    const int64_t values = attention_.values;
+    const int64_t inner = padded_columns(attention_.inner);
+    const int64_t values = padded_columns(attention_.values);
     if (config_.wgmma && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
       if (config_.rows_in_smem) return (inner + values) / 2 + scores + kRowsInSmemOverhead;
@@ -246,8 +252,8 @@ class AttentionGenerator {
     constant(text, "int", "kHeadsPerGroup", attention_.heads_per_group());
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
-    constant(text, "int", "kInner", attention_.inner);
-    constant(text, "int", "kValues", attention_.values);
+    constant(text, "int", "kInner", padded_columns(attention_.inner));
+    constant(text, "int", "kValues", padded_columns(attention_.values));
     constant(text, "int", "kWarps", config.warps);
     constant(text, "int", "kRowTiles", config.row_tiles);
     constant(text, "int", "kTileColumns", config.tile_columns);
@@ -433,8 +439,8 @@ class AttentionGenerator {
     const std::string offset = head_offset(attention_.axes[operand], [&](size_t k) { return value(1 + k); });
     line(made_.text, depth,
          concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
-                "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[", position_of(operand), "]) + (",
-                offset, "), S::I(", value(0), ")};"));
+                ", ", columns_of(operand), "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[",
+                position_of(operand), "]) + (", offset, "), S::I(", value(0), ")};"));
   }
 
   std::string mask_offset() const {

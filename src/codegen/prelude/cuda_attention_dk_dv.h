@@ -43,17 +43,17 @@ MR_DEVICE bool hides_queries(int row, int query) {
          (S::kWindow && query + kCount - 1 > row - S::kFirst);
 }
 
-// square_gradients with the formulas of a score, which give ds. `query`, `row`: the first query and key. `hides`: some
-// scores may be hidden; queries after the last one are.
+// square_gradients with the formulas of a score, which give ds. `all_terms`: what they read. `query`, `row`: the first
+// query and key. `hides`: some scores may be hidden; queries after the last one are.
 template <class S, class X, int kCount, class M>
 MR_DEVICE void formula_squares(float (&scores)[S::kRowTiles][kCount][4], float (&dp)[S::kRowTiles][kCount][4],
-                               int first, SmemAddress row_stats, const X& score, bool hides, const M& mask,
-                               const u32 (&squares)[S::kRowTiles][2], int row, int query) {
+                               int first, SmemAddress row_stats, const X& score,
+                               const typename X::template Terms<SquarePlaces> (&all_terms)[S::kRowTiles], bool hides,
+                               const M& mask, const u32 (&squares)[S::kRowTiles][2], int row, int query) {
   MR_UNROLL
   for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
     const SquarePlaces places{query, row + row_tile * 16};
-    typename X::template Terms<SquarePlaces> terms;
-    score.template load<S>(terms, places);
+    const auto& terms = all_terms[row_tile];
     MR_UNROLL
     for (int n = 0; n < 2; ++n) {
       float stats[4];
@@ -203,6 +203,13 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
               at + kMaskBitsOffset<S> + (slice + n / S::kRowTiles * 16) * kMaskRowBytes<S>, n % S::kRowTiles);
       };
       if constexpr (M::kReadsBits) find_squares();  // loads overlap with the products
+      typename X::template Terms<SquarePlaces> terms[kSlice / 16][S::kRowTiles];
+      if constexpr (!X::kPlain) {
+        MR_UNROLL
+        for (int n = 0; n < kSlice / 16 * S::kRowTiles; ++n)
+          head.score.template load<S>(terms[n / S::kRowTiles][n % S::kRowTiles],
+                                      SquarePlaces{query + n / S::kRowTiles * 16, row + n % S::kRowTiles * 16});
+      }
       multiply_by_transpose<S, S::kInner>(scores, rows.k, q_tile, slice);
       multiply_by_transpose<S, S::kValues>(dp, rows.v, d_o_tile, slice);
       if constexpr (!M::kReadsBits) find_squares();
@@ -217,7 +224,7 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
           square_gradients<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, scale_log2, mask,
                               squares[offset / 16]);
         } else {
-          formula_squares<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, head.score,
+          formula_squares<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, head.score, terms[offset / 16],
                              hides || query + kSlice > S::kQueries, mask, squares[offset / 16], row, query + offset);
         }
       }

@@ -51,7 +51,7 @@ struct DqFromScores {
       float acc[1][kColumns / 8][4];
       multiply(acc, query, column);
       const float factors[1][2] = {{scale, scale}};
-      const DQ columns{d_q.at(0, column), d_q.pitch};
+      const Matrix<typename DQ::E, typename DQ::I, DQ::kOrder, kColumns> columns{d_q.at(0, column), d_q.pitch};
       store_rows<OneRowTile<S>, kColumns>(WarpScratch<OneRowTile<S>>(stage), columns, tile * S::kTileColumns + query,
                                           S::kQueries, acc, factors);
     }

@@ -29,8 +29,10 @@ MR_DEVICE void load_fragments(u32 (&to)[S::kRowTiles][kColumns / 16][4], const M
   MR_UNROLL
   for (int n = 0; n < S::kRowTiles * (kColumns / 16) * 4; ++n) {
     const int rows = n / 4 / (kColumns / 16) * 16 + n % 2 * 8;
-    const auto* const at = from.advance(own, rows, n / 4 % (kColumns / 16) * 16 + n % 4 / 2 * 8);
-    const u32 word = kExactTiling<S> || row + rows < S::kQueries ? *reinterpret_cast<const u32*>(at) : 0;
+    const int columns = n / 4 % (kColumns / 16) * 16 + n % 4 / 2 * 8;
+    const bool has = M::kColumns == kColumns || columns + fragment_column_in<M::kOrder>() < M::kColumns;
+    const bool in_bounds = has && (kExactTiling<S> || row + rows < S::kQueries);
+    const u32 word = in_bounds ? *reinterpret_cast<const u32*>(from.advance(own, rows, columns)) : 0;
     to[n / 4 / (kColumns / 16)][n / 4 % (kColumns / 16)][n % 4] = as_fragment<M::kOrder>(word);
   }
 }

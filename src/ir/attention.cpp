@@ -1,3 +1,4 @@
+// One class over 500 lines: the steps of one match, which share what they have found.
 #include "ir/attention.h"
 
 #include <algorithm>

@@ -65,7 +65,7 @@ class MillraceAttention:
         peer = self._peer(0.0, self.options.check_budget)
         peer.prepare()
         given = {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
-        if mask is not None:
+        if self.case.padding:
             given["visible"] = mask.cpu().numpy()
         made = peer.results(given)
         return {name: torch.from_numpy(values).cuda() for name, values in made.items()}

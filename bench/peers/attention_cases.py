@@ -22,6 +22,7 @@ class Case:
     window: int = 0  # a query sees this many keys, up to its own
     bias: bool = False  # added to the scores, with a gradient
     padding: bool = False  # a boolean for each key
+    soft_cap: float = 0.0  # c · tanh(score / c)
 
     @property
     def key_count(self) -> int:
@@ -56,6 +57,8 @@ CASES = [
     Case("window of 1024, L=8192 d=128, 8 heads on 2", 1, 2, 8192, 128, heads_per_group=4, window=1024),
     Case("T5 bias with gradient, B=8 L=512", 8, 16, 512, 64, dropout=0.1, bias=True),
     Case("cross, 512 queries, 1500 keys, padding mask", 8, 16, 512, 64, keys=1500, padding=True),
+    Case("Gemma, 8 heads on 4, L=4096 d=128, soft-cap of 50, causal", 1, 4, 4096, 128, heads_per_group=2, causal=True,
+         soft_cap=50.0),
 ]
 
 
@@ -64,12 +67,15 @@ def program_text(case: Case, dropout: float) -> str:
     t = case.dtype
     arguments = [f"q: {t}[B, J, G, R, P]", f"k: {t}[B, K, G, P]", f"v: {t}[B, K, G, P]"]
     lines = ['    scores = np.einsum("bjgrp,bkgp->bgrjk", q, k) / np.sqrt(P)']
+    if case.soft_cap:
+        lines.append(f"    scores = {case.soft_cap} * np.tanh(scores / {case.soft_cap})")
     if case.bias:
         arguments.append(f"bias: {t}[G, R, J, K]")
         lines.append("    scores = scores + bias")
     if case.window:
-        arguments.append("visible: bool_[J, K]")
-        lines.append("    scores = np.where(visible, scores, -30000.0)")
+        lines.append("    distance = np.arange(J)[:, None] - np.arange(K)[None, :]")
+        lines.append(f"    visible = np.logical_and(0 <= distance, distance < {case.window})")
+        lines.append("    scores = np.where(visible, scores, -np.inf)")
     if case.padding:
         arguments.append("visible: bool_[B, K]")
         lines.append("    scores = np.where(visible[:, None, None, None, :], scores, -30000.0)")

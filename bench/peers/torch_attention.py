@@ -54,6 +54,8 @@ def definition(case: Case, tensors: dict[str, torch.Tensor]) -> dict[str, torch.
                 leaves += [given["bias"][g, r]] if case.bias else []
                 leaves = [leaf.detach().requires_grad_() for leaf in leaves]
                 scores = leaves[0] @ leaves[1].T / math.sqrt(case.columns) + (leaves[3] if case.bias else 0)
+                if case.soft_cap:
+                    scores = case.soft_cap * torch.tanh(scores / case.soft_cap)
                 seen = mask[b] if case.padding else mask
                 seen = causal if seen is None else seen
                 if seen is not None:
@@ -86,6 +88,8 @@ class TorchAttention:
 
     def _sdpa(self, dropout: float) -> torch.Tensor:
         case = self.case
+        if case.soft_cap:
+            raise ValueError("scaled_dot_product_attention has no soft-cap")
         bias = self.leaves["bias"].flatten(0, 1)[None] if case.bias else None
         if self.mask is not None:
             bias = self.mask[:, None, None, :] if case.padding else self.mask
@@ -111,12 +115,16 @@ class TorchAttention:
         elif case.padding:
             def seen(b, h, q, k):
                 return mask[b, k]
+        capped = None
+        if case.soft_cap:
+            def capped(score, b, h, q, k):
+                return case.soft_cap * torch.tanh(score / case.soft_cap)
         block = None if seen is None else create_block_mask(
             seen, case.batch if case.padding else None, None, case.queries, case.key_count, device="cuda")
         compiled = torch.compile(flex_attention, dynamic=False)
 
         def call(dropout: float) -> torch.Tensor:
-            made = compiled(*self._heads_first(), block_mask=block, enable_gqa=case.heads_per_group > 1)
+            made = compiled(*self._heads_first(), score_mod=capped, block_mask=block, enable_gqa=case.heads_per_group > 1)
             return made.transpose(1, 2).unflatten(2, (case.groups, case.heads_per_group))
 
         return call

@@ -2,6 +2,7 @@
 #include <functional>
 #include <numeric>
 
+#include "candidates/attention_columns.h"
 #include "candidates/candidates.h"
 
 namespace millrace {
@@ -32,6 +33,8 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig
   constexpr int64_t kHalf = 2;
   constexpr int64_t kStageAlignment = 1024;
   constexpr int64_t kPair = 8;  // two floats
+  const int64_t inner = padded_columns(attention.inner);
+  const int64_t values = padded_columns(attention.values);
   const int64_t padding = config.wgmma ? 0 : 16;
   const auto tile = [&](int64_t rows, int64_t columns) {
     return kHalf * rows * columns + padding * std::max(rows, columns);
@@ -40,12 +43,11 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig
   const int64_t bits = attention.mask.valid() ? 2 * config.warps * config.row_tiles : 0;
   const bool all_keys = config.single_kernel && attention.backward;
   const int64_t row_data = attention.backward ? config.tile_columns * ((all_keys ? 0 : kPair) + bits) : 0;
-  const int64_t stage =
-      tile(config.tile_columns, attention.inner) + tile(config.tile_columns, attention.values) + row_data;
+  const int64_t stage = tile(config.tile_columns, inner) + tile(config.tile_columns, values) + row_data;
   const int64_t stages = config.stages * (config.wgmma ? rounded_up(stage, kStageAlignment) : stage);
   const int64_t rows = rows_of_block(config);
-  const int64_t own = tile(rows, attention.inner) + (attention.backward ? tile(rows, attention.values) : 0);
-  const int64_t kept = config.rows_in_smem ? own : all_keys ? tile(rows, attention.inner) : 0;
+  const int64_t own = tile(rows, inner) + (attention.backward ? tile(rows, values) : 0);
+  const int64_t kept = config.rows_in_smem ? own : all_keys ? tile(rows, inner) : 0;
   return stages + kept +
          (all_keys ? tile(rows, config.tile_columns) + rounded_up(attention.queries, config.tile_columns) * kPair : 0);
 }
@@ -56,6 +58,7 @@ bool can_be_single_kernel(const Attention& attention, const AttentionConfig& con
   const int64_t tiles = config.tile_columns / kTileRows;  // of queries
   const int64_t shares = std::max<int64_t>(1, config.warps / tiles);
   const int64_t columns = config.wgmma ? kWgmmaColumns : kTileRows;
+  if (attention.window || attention.has_score_expression()) return false;
   return attention.backward && attention.heads_per_group() == 1 && config.wgmma == config.rows_in_smem &&
          rows_of_block(config) >= attention.keys && attention.queries <= kMostQueries &&
          tiles * shares % config.warps == 0 && attention.inner % (shares * columns) == 0;

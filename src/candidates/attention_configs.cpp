@@ -13,7 +13,6 @@ namespace millrace {
 namespace {
 
 constexpr double kTensorFlopPerSecond = 3e14;  // of such a kernel; only the order of candidates depends on it
-constexpr int64_t kTile = 16;                  // extent of a tensor-core tile
 constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
 constexpr int64_t kMostColumnsOfTwo = 64;      // that fit with two row tiles
 constexpr int kWgmmaTile = 64;                 // extent of a wgmma tile
@@ -44,6 +43,7 @@ class AttentionConfigs : public ConfigGroups {
         attention_(partition.attention),
         tensors_(tensors_of(partition)) {
     if (why_rejected()) return;
+    seen_share_ = seen_share();
     set_fixed();
     given_ = layouts_of_operands({Operand::q, Operand::k, Operand::v});
     results_ = layouts_of_operands({Operand::o, Operand::d_o});
@@ -73,7 +73,8 @@ class AttentionConfigs : public ConfigGroups {
     for (const OperandLayouts& result : results_) {
       for (const OperandLayouts* gradient : worth_trying(gradients_, given_[group], result)) {
         for (const OperandLayouts* chosen : {&std::as_const(given_[group]), &result, gradient}) set(*chosen);
-        add_under_layouts();
+        add_under_layouts(TermLayout::written);
+        if (has_other_term_layouts()) add_under_layouts(TermLayout::keys_innermost);
       }
     }
   }
@@ -94,9 +95,12 @@ class AttentionConfigs : public ConfigGroups {
       if (tensor.valid() && tensor != attention_.tensors[Operand::log_sums] && graph_.tensor(tensor).dtype != dtype)
         return "an attention of several types";
     }
+    for (const AttentionTensor& term : attention_.score.terms) {
+      if (graph_.tensor(term.tensor).dtype == DType::float64) return "an attention with a term in float64";
+    }
     for (const int64_t columns : {attention_.inner, attention_.values}) {
-      if (columns % kTile != 0 || columns > kMostColumns)
-        return concat("an attention over ", columns, " columns: multiples of ", kTile, " up to ", kMostColumns,
+      if (columns % kCopied != 0 || columns > kMostColumns)
+        return concat("an attention over ", columns, " columns: multiples of ", kCopied, " up to ", kMostColumns,
                       " fit the tensor cores");
     }
     return std::nullopt;
@@ -115,6 +119,35 @@ class AttentionConfigs : public ConfigGroups {
     layouts_[position_of(Operand::log_sums)] =
         number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
     set_mask(MaskStorage::regenerated);
+    set_terms(TermLayout::written);
+  }
+
+  // Terms of the scores, and the gradient of one: in the layout of the program or the caller; or with neighbouring keys
+  // next to each other, which kernels read fastest, where that is another one.
+  enum class TermLayout { written, keys_innermost };
+  void set_terms(TermLayout wanted) {
+    for (const AttentionTensor& term : attention_.score.terms) set_term(term, 0, wanted);
+    if (attention_.d_term.valid())
+      set_term({attention_.d_term, attention_.d_term_axes}, partition_.reads.size(), wanted);
+  }
+  void set_term(const AttentionTensor& term, size_t from, TermLayout wanted) {
+    const auto found = std::find(tensors_.begin() + static_cast<std::ptrdiff_t>(from), tensors_.end(), term.tensor);
+    layouts_[static_cast<size_t>(found - tensors_.begin())] =
+        wanted == TermLayout::written ? domains_[term.tensor.at()].written() : keys_innermost(term);
+  }
+  int keys_innermost(const AttentionTensor& term) const {
+    const TensorDomain& domain = domains_[term.tensor.at()];
+    const auto rank = [&](const Layout& layout) {
+      const bool keys = !layout.order.empty() && layout.order.back() == term.axes.key;
+      const bool queries = layout.order.size() > 1 && layout.order[layout.order.size() - 2] == term.axes.query;
+      return layout.storage != domain.layouts[as_index(domain.written())].storage ? -1 : keys ? (queries ? 2 : 1) : 0;
+    };
+    int best = domain.written();
+    for (size_t k = 0; k < domain.layouts.size(); ++k) {
+      const bool allowed = domain.allows(static_cast<int>(k));
+      if (allowed && rank(domain.layouts[k]) > rank(domain.layouts[as_index(best)])) best = static_cast<int>(k);
+    }
+    return best;
   }
 
   void set_mask(MaskStorage storage) {
@@ -127,7 +160,7 @@ class AttentionConfigs : public ConfigGroups {
   // Masks are generated in both passes; or forward stores bits, if a warp's 32 keys are a word of them and it visits
   // all keys.
   std::vector<MaskStorage> mask_storages() const {
-    if (!attention_.mask.valid() || attention_.causal) return {MaskStorage::regenerated};
+    if (!attention_.mask.valid() || attention_.causal || attention_.window) return {MaskStorage::regenerated};
     const std::vector<DimId>& dims = graph_.tensor(attention_.mask).dims;
     const bool words = attention_.mask_axes.key + 1 == std::ssize(dims) && attention_.keys % kWord == 0;
     return words ? std::vector{MaskStorage::regenerated, MaskStorage::bits} : std::vector{MaskStorage::regenerated};
@@ -227,7 +260,15 @@ class AttentionConfigs : public ConfigGroups {
 
   // --- How warps share the work ---
 
-  void add_under_layouts() {
+  bool has_other_term_layouts() {
+    set_terms(TermLayout::written);
+    const std::vector<int> written = layouts_;
+    set_terms(TermLayout::keys_innermost);
+    return layouts_ != written;
+  }
+
+  void add_under_layouts(TermLayout terms) {
+    set_terms(terms);
     for (const MaskStorage storage : mask_storages()) {
       set_mask(storage);
       add_with_mask();
@@ -261,10 +302,12 @@ class AttentionConfigs : public ConfigGroups {
   // Kernels that mask some scores branch, and after a branch ptxas 13.0 loses registers of a row that a later product
   // needs. It also does in loops over fewer tiles than stages.
   bool masks_scores() const {
-    return attention_.causal || attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
+    return attention_.causal || attention_.window || attention_.has_score_expression() ||
+           attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
   }
 
-  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked.
+  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked;
+  // those that use it are usually faster, and follow.
   // There are few, because similar configs take similar times. With two row tiles, if its registers have room for them,
   // a warp reads each tile half as often.
   std::vector<AttentionConfig> configs() const {
@@ -280,7 +323,11 @@ class AttentionConfigs : public ConfigGroups {
         }
       }
     }
-    if (fits_wgmma()) add_wgmma(made);
+    if (fits_wgmma()) {
+      std::vector<AttentionConfig> fast;
+      add_wgmma(fast);
+      made.insert(made.begin() + 1, fast.begin(), fast.end());
+    }
     return with_single_kernel(std::move(made));
   }
 
@@ -308,18 +355,31 @@ class AttentionConfigs : public ConfigGroups {
     return made;
   }
 
+  // The share of the scores that a window leaves.
+  double seen_share() const {
+    const KeyWindow window = attention_.keys_seen();
+    double seen = 0;
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      const int64_t first = std::max<int64_t>(0, query + window.first);
+      const int64_t last = std::min(attention_.keys - 1, query + window.last);
+      seen += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+    }
+    return seen / static_cast<double>(attention_.queries) / static_cast<double>(attention_.keys);
+  }
+
   // Products at the tensor cores' speed, including the rows and columns of partly filled tiles.
   double estimate(const AttentionConfig& config) const {
     const auto rounded_up = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
     const int64_t rows = rows_of_block(config);
     const double scores = static_cast<double>(attention_.heads()) *
                           static_cast<double>(rounded_up(attention_.queries, rows)) *
-                          static_cast<double>(rounded_up(attention_.keys, config.tile_columns));
+                          static_cast<double>(rounded_up(attention_.keys, config.tile_columns)) * seen_share_;
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
     const double products = !attention_.backward   ? inner + values
                             : config.single_kernel ? 3 * inner + 2 * values
-                                                   : 4 * inner + 3 * values;
+                                                   : (attention_.d_term.valid() ? 5 : 4) * inner +
+                                                         (attention_.d_term.valid() ? 4 : 3) * values;
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=
@@ -337,7 +397,8 @@ class AttentionConfigs : public ConfigGroups {
   std::vector<OperandLayouts> results_;    // of o and d_o
   std::vector<OperandLayouts> gradients_;  // of d_q, d_k and d_v
   Collector* collector_ = nullptr;         // of the group that is being added
-  std::vector<int> layouts_;               // of the next candidates
+  double seen_share_ = 1;
+  std::vector<int> layouts_;  // of the next candidates
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "candidates/attention_partitions.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -30,7 +31,8 @@ Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
   made.inner = graph.extent(pattern.inner);
   made.values = graph.extent(pattern.value);
   made.scales = pattern.scales;
-  made.causal = pattern.causal;
+  made.causal = pattern.window.is_causal();
+  if (!made.causal && !pattern.window.is_everything()) made.window = pattern.window;
   if (pattern.mask.tensor.valid()) {
     made.mask = pattern.mask.tensor;
     made.mask_axes = pattern.mask.axes;
@@ -41,6 +43,13 @@ Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
 void set(Attention& attention, Attention::Operand operand, const AttentionTensor& tensor) {
   attention.tensors[operand] = tensor.tensor;
   attention.axes[operand] = tensor.axes;
+}
+
+void read_terms(const ScoreExpression& score, Partition& partition) {
+  for (const AttentionTensor& term : score.terms) {
+    if (std::find(partition.reads.begin(), partition.reads.end(), term.tensor) == partition.reads.end())
+      partition.reads.push_back(term.tensor);
+  }
 }
 
 AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
@@ -61,20 +70,31 @@ AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pa
   forward.name = concat("attention", result);
   forward.operators = pattern.forward;
   forward.operators.push_back(statistic);
+  forward.repeats = pattern.repeated;
   forward.writes = {pattern.o.tensor, log_sums.tensor};
+  forward.attention.score = pattern.score;
+  read_terms(pattern.score, forward);
 
   Partition& backward = made.backward;
   backward.name = concat("attention_dx", result);
   backward.pass = Pass::backward;
   backward.operators = pattern.backward;
   backward.repeats = forward.operators;
+  backward.repeats.insert(backward.repeats.end(), pattern.repeated.begin(), pattern.repeated.end());
+  backward.attention.score = pattern.gradients;
   backward.attention.backward = true;
   set(backward.attention, Attention::d_o, pattern.d_o);
   set(backward.attention, Attention::d_q, pattern.d_q);
   set(backward.attention, Attention::d_k, pattern.d_k);
   set(backward.attention, Attention::d_v, pattern.d_v);
   backward.reads.insert(backward.reads.end(), {pattern.o.tensor, log_sums.tensor, pattern.d_o.tensor});
+  read_terms(pattern.gradients, backward);
   backward.writes = {pattern.d_q.tensor, pattern.d_k.tensor, pattern.d_v.tensor};
+  if (pattern.d_term.tensor.valid()) {
+    backward.attention.d_term = pattern.d_term.tensor;
+    backward.attention.d_term_axes = pattern.d_term.axes;
+    backward.writes.push_back(pattern.d_term.tensor);
+  }
   if (pattern.mask.tensor.valid()) {
     forward.writes.push_back(pattern.mask.tensor);
     backward.reads.push_back(pattern.mask.tensor);

@@ -109,9 +109,13 @@ struct Attention {
   int64_t keys = 1;
   int64_t inner = 1;
   int64_t values = 1;
-  std::vector<TensorId> scales;  // scalars that multiply the scores
-  bool causal = false;           // a query attends to no later key
-  TensorId mask;                 // if valid: the mask of the dropout after the softmax
+  std::vector<TensorId> scales;     // scalars that multiply the scores
+  bool causal = false;              // a query attends to no later key
+  std::optional<KeyWindow> window;  // if set: the only keys that a query attends to; then it is not causal
+  ScoreExpression score;            // what becomes of a score before the softmax; without nodes: nothing
+  TensorId d_term;                  // if valid: the gradient of a term of the expression, which backward writes
+  Axes d_term_axes;
+  TensorId mask;  // if valid: the mask of the dropout after the softmax
   Axes mask_axes;
 
   bool writes(Operand operand) const { return backward ? operand >= d_q : operand == o || operand == log_sums; }
@@ -119,6 +123,9 @@ struct Attention {
   bool is_group(size_t batch_index) const { return axes[k].batch[batch_index] < 0; }
   int64_t heads() const;
   int64_t heads_per_group() const;  // that share their keys and values
+  // The keys that a query attends to.
+  KeyWindow keys_seen() const { return causal ? KeyWindow{-KeyWindow::kUnlimited, 0} : window.value_or(KeyWindow()); }
+  bool has_score_expression() const { return !score.nodes.empty(); }
 };
 
 enum class PartitionKind { kernel, contraction, attention };

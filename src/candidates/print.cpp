@@ -226,7 +226,8 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   for (const TensorId tensor : partition.reads) text += concat("read ", describe(tensor), "; ");
   for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
   std::vector<OperatorId> operators = partition.operators;
-  if (partition.kind == PartitionKind::contraction)
+  if (partition.kind == PartitionKind::contraction || partition.attention.has_score_expression() ||
+      partition.attention.window)
     operators.insert(operators.begin(), partition.repeats.begin(), partition.repeats.end());
   for (const OperatorId id : operators) {
     const Operator& op = graph.operators[id.at()];
@@ -246,6 +247,8 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
       text += "; ";
     }
   }
+  if (const std::optional<KeyWindow>& window = partition.attention.window)
+    text += concat("window ", window->first, " ", window->last, "; ");
   for (size_t k = 0; k < partition.members.size(); ++k) {
     text += concat("nest ", join(partition.index_of[k], ","), "; ");
     const bool shifted =

@@ -5,8 +5,6 @@
 #include "base/text.h"
 
 namespace millrace::codegen {
-namespace {
-
 std::string storage_name(DType dtype) {
   switch (dtype) {
     case DType::float64: return "double";
@@ -24,8 +22,6 @@ void replace_all(std::string& text, const std::string& token, const std::string&
   for (size_t at = text.find(token); at != std::string::npos; at = text.find(token, at + by.size()))
     text.replace(at, token.size(), by);
 }
-
-}  // namespace
 
 Nest::Nest(const NestInput& input) : graph(input.graph), partition(input.partition), config(input.config) {
   for (const bool written : {false, true}) {

@@ -14,6 +14,11 @@
 
 namespace millrace::codegen {
 
+// The C++ type of stored elements.
+std::string storage_name(DType dtype);
+// Replaces a token of a recipe wherever it is.
+void replace_all(std::string& text, const std::string& token, const std::string& by);
+
 struct NestInput {
   const Graph& graph;
   const Partition& partition;

@@ -1,6 +1,6 @@
-// Recognizes attention in a training graph: contraction, [causal_mask,] softmax, [dropout,] contraction, and all
-// gradients. Groups of heads may share keys and values. Matches structure and indices, never names.
-// Test: tests/ir/attention_test.cpp
+// Recognizes attention in a training graph: contraction, any elementwise operators, softmax, [dropout,] contraction,
+// and all gradients. Groups of heads may share keys and values. Matches structure and indices, never names. Test:
+// tests/ir/attention_test.cpp
 #pragma once
 
 #include <array>
@@ -8,36 +8,24 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/score_expression.h"
+#include "ir/score_window.h"
 
 namespace millrace {
 
-// For each index of the attention, the axis of the operand that runs along it; -1 for none. Keys and values lack the
-// batch indices that count a group of heads: these heads share them.
-struct AttentionAxes {
-  std::vector<int> batch;  // one per batch index
-  int query = -1;
-  int key = -1;
-  int column = -1;  // the inner index for q, k and their gradients; the value index for v, o and theirs
-
-  // The axis of the operand's rows, which are queries or keys.
-  int row() const { return query >= 0 ? query : key; }
-};
-
-// A tensor, and which of its axes run along which indices of the attention.
-struct AttentionTensor {
-  TensorId tensor;
-  AttentionAxes axes;
-};
-
-// o = dropout(softmax(causal_mask(scale · q kᵀ))) v. Only its own operators read the intermediate tensors.
+// o = dropout(softmax(f(scale · q kᵀ))) v, with an elementwise f. Only its own operators read the intermediate tensors.
 struct AttentionPattern {
-  std::vector<OperatorId> forward;   // in the order of the chain
+  std::vector<OperatorId> forward;   // in the graph's order
   std::vector<OperatorId> backward;  // in the graph's order; includes recomputed forward operators
+  std::vector<OperatorId> repeated;  // forward operators that others need too: positions
   OperatorId softmax;
-  bool causal = false;
+  KeyWindow window;              // the keys that a query sees
+  ScoreExpression score;         // f, without the masks that the window says
+  ScoreExpression gradients;     // f and its gradients
   std::vector<TensorId> scales;  // of the scores
   AttentionTensor q, k, v, o;
   AttentionTensor d_o, d_q, d_k, d_v;
+  AttentionTensor d_term;  // the gradient of a term, summed over the batch indices that it lacks; invalid without one
   AttentionTensor logits;  // the softmax's input
   AttentionTensor mask;    // of the dropout; invalid if there is no dropout
   std::vector<DimId> batch;

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "measure/attention_errors.h"
+#include "measure/score_values.h"
 
 namespace millrace {
 namespace {
@@ -118,7 +119,8 @@ class Heads {
         partition_(partition),
         attention_(partition.attention),
         reference_data_(reference_data),
-        scale_(factor_of(graph, attention_.scales, reference_data)) {
+        scale_(factor_of(graph, attention_.scales, reference_data)),
+        evaluator_(graph, attention_, reference_data) {
     for (size_t operand = 0; operand < Attention::kOperands; ++operand) {
       const Attention::Axes& axes = attention_.axes[operand];
       strides_[operand] = attention_.tensors[operand].valid()
@@ -131,6 +133,7 @@ class Heads {
 
   void run() {
     scale_queries();
+    show_first_keys();
     if (attention_.mask.valid()) make_mask();
     make_outputs();
     const std::vector<std::vector<int64_t>> groups = points_by_group();
@@ -139,6 +142,7 @@ class Heads {
         for (const int64_t point : groups[static_cast<size_t>(group)]) compute_head(point);
       }
     });
+    if (attention_.d_term.valid()) expect_term_gradient();
     for (size_t k = 0; k < partition_.writes.size(); ++k) {
       Expected& expected = reference_data_.outputs[k];
       const DType dtype = graph_.tensor(partition_.writes[k]).dtype;
@@ -165,8 +169,22 @@ class Heads {
   void scale_queries() {
     const double product =
         size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
-    const int power = power_of_queries(scale_, attention_.inner, product);
+    const int power = power_of_queries(scale_ * slope_of(graph_, attention_.score), attention_.inner, product);
     for (double& x : input(Attention::q)) x = std::ldexp(x, power);
+  }
+
+  // A drawn mask may hide all keys of a query, whose results would be NaN: the first key is visible.
+  void show_first_keys() {
+    for (size_t k = 0; k < attention_.score.terms.size(); ++k) {
+      const std::optional<double> visible = visible_value(graph_, attention_.score, k);
+      const AttentionTensor& term = attention_.score.terms[k];
+      if (!visible || term.axes.key < 0) continue;
+      const auto step = static_cast<size_t>(stride_along(graph_, term.tensor, term.axes.key));
+      std::vector<double>& values = reference_data_.inputs[position_in(partition_.reads, term.tensor)];
+      for (size_t e = 0; e < values.size(); ++e) {
+        if (e / step % static_cast<size_t>(attention_.keys) == 0) values[e] = *visible;
+      }
+    }
   }
 
   void make_mask() {
@@ -187,11 +205,11 @@ class Heads {
     }
   }
 
-  // The batch points of each group of heads.
+  // The batch points of each group of heads; all together if heads also share the gradient of a term.
   std::vector<std::vector<int64_t>> points_by_group() const {
     std::map<int64_t, std::vector<int64_t>> groups;  // by the offset of the keys
     for (int64_t point = 0; point < attention_.heads(); ++point)
-      groups[offset_of(strides_[Attention::k], point)].push_back(point);
+      groups[attention_.d_term.valid() ? 0 : offset_of(strides_[Attention::k], point)].push_back(point);
     std::vector<std::vector<int64_t>> made;
     for (auto& [offset, points] : groups) made.push_back(std::move(points));
     return made;
@@ -260,23 +278,49 @@ class Heads {
     std::vector<double> largest_k;
     Sums o;
     Sums log_sums;
+    ScoreMatrix scores;
+    ScoreMatrix logits;
   };
 
+  // A head's element of a term of the scores.
+  ScoreEvaluator::Term term_at(int64_t point) const {
+    return [this, point](size_t number, int64_t query, int64_t key) {
+      const AttentionTensor& term = attention_.score.terms[number];
+      const Strides strides = strides_of(graph_, term.tensor, term.axes.batch, term.axes.query, term.axes.key);
+      const auto at = static_cast<size_t>(offset_of(strides, point) + query * strides.row + key * strides.column);
+      return reference_data_.inputs[position_in(partition_.reads, term.tensor)][at];
+    };
+  }
+
+  void find_logits(int64_t point, Head& head) const {
+    const double relative = AttentionErrors(attention_).of_scores(scale_).per_magnitude;
+    std::vector<double> products(static_cast<size_t>(attention_.keys));
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      multiply(head.q.row(query), head.k_transposed, products.data());
+      const double error = relative * sum_of_magnitudes(head.q.row(query), attention_.inner, head.largest_k);
+      for (const double product : products) head.scores.emplace_back(product * scale_, error);
+    }
+    head.logits = evaluator_.logits(head.scores, term_at(point));
+  }
+
   void find_row(int64_t point, int64_t query, const Head& head, Row& row) const {
-    multiply(head.q.row(query), head.k_transposed, row.weights.data());
+    constexpr double kNoWeight = 0x1p-100;  // the error of such a logit has no effect
+    const auto begin = head.logits.begin() + query * attention_.keys;
     double largest = -std::numeric_limits<double>::infinity();
     for (int64_t key = 0; key < attention_.keys; ++key) {
-      double& score = row.weights[static_cast<size_t>(key)];
-      score = attention_.causal && key > query ? -std::numeric_limits<double>::infinity() : score * scale_;
-      largest = std::max(largest, score);
+      row.weights[static_cast<size_t>(key)] = begin[key].value;
+      largest = std::max(largest, begin[key].value);
     }
     double sum = 0;
     for (double& weight : row.weights) sum += weight = std::exp(weight - largest);
     for (double& weight : row.weights) weight /= sum;
     row.log_sum = largest + std::log(sum);
-    const double magnitude = sum_of_magnitudes(head.q.row(query), attention_.inner, head.largest_k);
-    const AttentionErrors::ScoreError error = AttentionErrors(attention_).of_scores(scale_);
-    row.score_error = error.per_magnitude * magnitude + error.per_log_sum * std::abs(row.log_sum);
+    row.score_error = AttentionErrors(attention_).of_scores(scale_).per_log_sum * std::abs(row.log_sum);
+    double logit_error = 0;
+    for (int64_t key = 0; key < attention_.keys; ++key) {
+      if (row.weights[static_cast<size_t>(key)] >= kNoWeight) logit_error = std::max(logit_error, begin[key].error);
+    }
+    row.score_error += logit_error;
     if (!attention_.mask.valid()) return;
     const int64_t first = offset_of(mask_strides_, point) + query * mask_strides_.row;
     for (int64_t key = 0; key < attention_.keys; ++key)
@@ -298,6 +342,7 @@ class Heads {
     Sums d_q;
     Sums d_k;
     Sums d_v;
+    ScoreMatrix d_logits;
   };
 
   void compute_head(int64_t point) {
@@ -307,9 +352,12 @@ class Heads {
               Matrix(0, 0),
               {},
               Sums(attention_.queries, attention_.values),
-              Sums(attention_.queries, 1)};
+              Sums(attention_.queries, 1),
+              {},
+              {}};
     head.k_transposed = transposed(head.k);
     head.largest_k = largest_magnitudes(head.k);
+    find_logits(point, head);
     Row row(attention_.keys);
     if (!attention_.backward) {
       for (int64_t query = 0; query < attention_.queries; ++query) {
@@ -325,12 +373,14 @@ class Heads {
                         largest_magnitudes(head.v),
                         Sums(attention_.queries, attention_.inner),
                         Sums(attention_.keys, attention_.inner),
-                        Sums(attention_.keys, attention_.values)};
+                        Sums(attention_.keys, attention_.values),
+                        ScoreMatrix(head.logits.size())};
     for (int64_t query = 0; query < attention_.queries; ++query) {
       find_row(point, query, head, row);
       add_output(query, row, head);
       add_gradients(query, row, head, gradients);
     }
+    add_score_gradients(point, head, gradients);
     give(head.o.value, Attention::o, point);
     give(head.log_sums.value, Attention::log_sums, point);
     scatter(gradients.d_q, Attention::d_q, point);
@@ -377,11 +427,45 @@ class Heads {
       const double d_score = p * difference;
       const double difference_error = row.mask[at] * gradient_error + inner_error +
                                       AttentionErrors::of_steps() * (std::abs(gradients[at]) + std::abs(inner));
-      const double error = std::abs(d_score) * weight_error + p * difference_error + storage_error(type_, d_score);
-      const Factor scaled{scale_ * d_score, std::abs(scale_) * error + tiny_};
-      add(scaled, head.k.row(key), query, to.d_q);
-      add(scaled, head.q.row(query), key, to.d_k);
+      const double error = std::abs(d_score) * weight_error + p * difference_error;
+      to.d_logits[static_cast<size_t>(query * attention_.keys + key)] = {d_score, error};
       add(dropped(row, key, weight_error), d_o, key, to.d_v);
+    }
+  }
+
+  // From the gradients of the logits to those of the queries, the keys and a term.
+  void add_score_gradients(int64_t point, const Head& head, Gradients& to) {
+    const ScoreEvaluator::Gradients found = evaluator_.gradients(head.scores, to.d_logits, term_at(point));
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      for (int64_t key = 0; key < attention_.keys; ++key) {
+        const ScoreNumber& d_score = found.d_scores[static_cast<size_t>(query * attention_.keys + key)];
+        if (d_score.value == 0 && d_score.error == 0) continue;  // hidden
+        const double error = d_score.error + storage_error(type_, d_score.value);
+        const Factor scaled{scale_ * d_score.value, std::abs(scale_) * error + tiny_};
+        add(scaled, head.k.row(key), query, to.d_q);
+        add(scaled, head.q.row(query), key, to.d_k);
+      }
+    }
+    if (attention_.d_term.valid()) add_term_gradient(point, found.d_terms);
+  }
+
+  void add_term_gradient(int64_t point, const ScoreMatrix& gradients) {
+    const AttentionAxes& axes = attention_.d_term_axes;
+    const Strides strides = strides_of(graph_, attention_.d_term, axes.batch, axes.query, axes.key);
+    d_term_.resize(static_cast<size_t>(elements_of(graph_, attention_.d_term)));
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      for (int64_t key = 0; key < attention_.keys; ++key) {
+        const auto at = static_cast<size_t>(offset_of(strides, point) + query * strides.row + key * strides.column);
+        d_term_[at] = d_term_[at] + gradients[static_cast<size_t>(query * attention_.keys + key)];
+      }
+    }
+  }
+
+  void expect_term_gradient() {
+    Expected& to = reference_data_.outputs[position_in(partition_.writes, attention_.d_term)];
+    for (size_t e = 0; e < d_term_.size(); ++e) {
+      to.values[e] = d_term_[e].value;
+      to.tolerances[e] = d_term_[e].error;
     }
   }
 
@@ -391,6 +475,8 @@ class Heads {
   const Attention& attention_;
   ReferenceData& reference_data_;
   double scale_;
+  ScoreEvaluator evaluator_;
+  ScoreMatrix d_term_;  // the gradient of a term, in the order of its tensor
   std::array<Strides, Attention::kOperands> strides_;
   DType type_ = DType::float32;  // of the operands
   double tiny_ = 0;              // rounding error of a number close to zero in that type

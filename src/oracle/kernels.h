@@ -206,6 +206,18 @@ MR_DEVICE bool is_later(const Task& task, const Point& point) {
   return point.at[task.outer - 1] > point.at[task.outer - 2];
 }
 
+// Whether an attention's query does not see the key.
+MR_DEVICE bool is_outside(const Task& task, const Point& point) {
+  const double distance = static_cast<double>(point.at[task.outer - 1] - point.at[task.outer - 2]);
+  return task.is_boolean != 0 && (distance < task.numbers[0] || distance > task.numbers[1]);
+}
+
+MR_DEVICE Number scaled_gradient(const Task& task, const Number& a) {
+  if (is_zero(a)) return a;
+  const double error = a.error + magnitude_of(a.value) * task.numbers[0] + task.numbers[1];
+  return bounded(task.number * a.value, magnitude_of(task.number) * error + task.numbers[2]);
+}
+
 ORACLE_FUNCTION bool is_on_diagonal(const Task& task, const Point& point) {
   for (int index = 0; index < task.outer; ++index) {
     if (point.at[index] != point.at[task.diagonal[index]]) return false;
@@ -316,7 +328,9 @@ ORACLE_FUNCTION Number value_at(const Task& task, const Point& point, i64 elemen
     case kTolerance: return exact(in(0).value);
     case kLibraryGelu: return exact(in(0).value + library_gelu(task, in(1).value));
     case kLibraryGeluGradient: return exact(in(0).value + library_gelu_gradient(task, in(1).value, in(2).value));
-    case kScore: return exact(task.is_boolean != 0 && is_later(task, point) ? -infinite() : in(0).value * task.number);
+    case kScore: return exact(is_outside(task, point) ? -infinite() : in(0).value * task.number);
+    case kErrorOfLogit: return exact(in(1).value >= 0x1p-100 ? in(0).error : 0);
+    case kScaledGradient: return scaled_gradient(task, in(0));
     case kLogSum: return exact(mr::log_of(in(0).value) + in(1).value);
     case kWeight: return exact(mr::exp_of(in(0).value - in(1).value) / in(2).value);
     case kLinear:

@@ -58,13 +58,15 @@ enum Formula {
   kLibraryGelu,          // a + the error of a library's GELU at b
   kLibraryGeluGradient,  // a + the error of a library's gradient, c times the slope at b
   // Of an attention, whose errors are bounded by formulas of measure/attention_reference_data.h:
-  kScore,            // a · number; -inf where the task is causal and the key comes after the query
+  kScore,            // a · number; if is_boolean, -inf unless numbers[0] <= key - query <= numbers[1]
   kLogSum,           // log a + b
   kWeight,           // exp(a - b) / c
   kLinear,           // numbers[0] · a + numbers[1] · |b| + numbers[2]
   kWithError,        // a with the error b
   kDropped,          // a · b with the relative error c, rounded to the operands' type
   kGradientOfScore,  // number · a · (b - c), with its error
+  kErrorOfLogit,     // the error of a, if its weight b is not negligible
+  kScaledGradient,   // number · a, rounded to the operands' type
 };
 
 struct Task {

@@ -111,6 +111,22 @@ inline std::vector<AttentionCase> attention_cases() {
                   p.keys = 104;
                   p.values = 48;
                 }),
+      make_case("columns that are multiples of 8", {2, 1, 32, 2},
+                [](AttentionProblem& p) {
+                  p.inner = 40;
+                  p.values = 72;
+                  p.queries = 65;
+                  p.keys = 63;
+                  p.rate = 0.3;
+                }),
+      make_case("col-major, columns that are multiples of 8, few keys", {1, 2, 64, 1},
+                [](AttentionProblem& p) {
+                  p.inner = 8;
+                  p.values = 24;
+                  p.queries = 16;
+                  p.keys = 8;
+                  p.set_order(AxisOrder::columns_batch_rows);
+                }),
       make_case("col-major, causal, no dropout", {1, 2, 64, 1},
                 [](AttentionProblem& p) {
                   p.set_order(AxisOrder::batch_columns_rows);

@@ -179,8 +179,8 @@ AttentionCase random_case(uint64_t seed) {
   const int64_t step = together || below(2) == 0 ? 8 : 1;
   p.queries = step * (1 + below(100 / step));
   p.keys = step * (1 + below(140 / step));
-  p.inner = 16 * (1 + below(4));
-  p.values = 16 * (1 + below(4));
+  p.inner = 8 * (1 + below(8));
+  p.values = 8 * (1 + below(8));
   p.mask_order =
       one_of(std::vector{MaskOrder::keys_last, MaskOrder::keys_last, MaskOrder::queries_last, MaskOrder::batch_last});
   if (p.batch.empty() && p.mask_order == MaskOrder::batch_last) p.mask_order = MaskOrder::keys_last;

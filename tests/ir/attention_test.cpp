@@ -36,7 +36,7 @@ std::string print(const Graph& graph, const AttentionPattern& attention) {
     text += concat(print(graph, *tensor), tensor == &attention.d_v ? "\n" : " ");
   text += print(graph, attention.logits);
   if (attention.mask.tensor.valid()) text += concat(" ", print(graph, attention.mask));
-  text += concat(attention.causal ? " causal" : "", "\n");
+  text += concat(attention.window.is_causal() ? " causal" : "", "\n");
   std::vector<int64_t> extents;
   for (const DimId dim : attention.batch) extents.push_back(graph.extent(dim));
   return concat(text, "batch ", join(extents, " "), " queries ", graph.extent(attention.query), " keys ",

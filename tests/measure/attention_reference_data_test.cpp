@@ -11,7 +11,7 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_program.h"
+#include "ir/attention_family.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -65,10 +65,17 @@ std::vector<AttentionProgram> programs() {
   return made;
 }
 
+// Also those with formulas of their scores.
+std::vector<AttentionProgram> all_programs() {
+  std::vector<AttentionProgram> made = programs();
+  for (const NamedAttention& each : attention_family()) made.push_back(each.program);
+  return made;
+}
+
 // --- Against the reference ---
 
 TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
-  for (const AttentionProgram& program : programs()) {
+  for (const AttentionProgram& program : all_programs()) {
     const Attentions made = attentions_of(program.text());
     const Graph& graph = made.training.graph;
     for (const Partition* const partition : {&made.forward, &made.backward}) {
@@ -123,7 +130,7 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
 
 // The scores must differ between keys, or a kernel without a softmax would pass.
 TEST(AttentionReferenceData, RowsAreNotFlat) {
-  for (const AttentionProgram& program : programs()) {
+  for (const AttentionProgram& program : all_programs()) {
     const Attentions made = attentions_of(program.text());
     const Result<ReferenceData> reference_data =
         make_reference_data(made.training.graph, draw_rules(made.training.graph), made.forward, kSeed);

@@ -1,8 +1,10 @@
 // Fused attentions on an emulated GPU: every offered orientation, compared with the expected values.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
+#include "base/long_run.h"
 #include "base/sanitized.h"
 #include "base/scratch.h"
 #include "candidates/enumerate.h"
@@ -13,7 +15,7 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_program.h"
+#include "ir/attention_family.h"
 #include "measure/gpu/gpu_trial.h"
 
 namespace millrace {
@@ -21,11 +23,15 @@ namespace {
 
 class AttentionTrials : public ScratchTest {
  protected:
-  void take(const AttentionProgram& program) {
+  // Queries, keys, inner columns and values.
+  using Sizes = std::array<int, 4>;
+  void take(const AttentionProgram& program, const Sizes& sizes = {24, 40, 16, 32}) {
     std::string text = program.text();
-    for (const auto& [from, to] : {std::pair("J = 5", "J = 24"), std::pair("K = 7", "K = 40"),
-                                   std::pair("P = 4", "P = 16"), std::pair("W = 6", "W = 32")})
-      text.replace(text.find(from), std::string(from).size(), to);
+    const std::array<std::string, 4> given = {"J = 5", "K = 7", "P = 4", "W = 6"};
+    for (size_t k = 0; k < given.size(); ++k) {
+      const size_t at = text.find(given[k]);
+      if (at != std::string::npos) text.replace(at, given[k].size(), concat(given[k].substr(0, 4), sizes[k]));
+    }
     Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
     EnumerateOptions options;
     options.target = gpu_target();
@@ -94,6 +100,32 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
   program.type = "bfloat16";
   take(program);
   try_some(3);
+}
+
+// Every one in a long run, otherwise every fourth.
+TEST_F(AttentionTrials, WithFormulasAndWindows) {
+  const std::vector<NamedAttention> family = attention_family();
+  for (size_t k = 0; k < family.size(); k += is_long_run() ? 1 : 4) {
+    SCOPED_TRACE(family[k].name);
+    AttentionProgram program = family[k].program;
+    if (program.keys == 5) program.keys = 24;  // as many as queries
+    take(program);
+    try_some(is_long_run() ? 3 : 1);
+  }
+}
+
+// Lengths that are no multiples of anything, and columns that are multiples of 8.
+TEST_F(AttentionTrials, WithFormulasAndOddSizes) {
+  std::vector<Sizes> all = {{65, 7, 40, 8}, {1, 129, 8, 72}, {63, 65, 24, 16}};
+  if (!is_long_run()) all.resize(1);
+  const std::vector<NamedAttention> family = attention_family();
+  for (const Sizes& sizes : all) {
+    for (const size_t k : is_long_run() ? std::vector<size_t>{0, 3, 5, 6} : std::vector<size_t>{0}) {
+      SCOPED_TRACE(family[k].name);
+      take(family[k].program, sizes);
+      try_some(1);
+    }
+  }
 }
 
 // The kernel is compared with the graph: with another scale it is wrong.

@@ -17,7 +17,7 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_program.h"
+#include "ir/attention_family.h"
 #include "measure/attention_reference_data.h"
 #include "measure/gpu/gpu_attention.h"
 #include "measure/trial_log.h"
@@ -159,12 +159,13 @@ class GpuReferenceTest : public ScratchTest {
     programs[4].q = "rbhjp";  // grouped heads
     programs[4].scores = "bhrjk";
     programs[4].o = "bjhrw";
+    for (const NamedAttention& each : attention_family()) programs.push_back(each.program);
     for (const AttentionProgram& program : programs) {
       SCOPED_TRACE(program.text());
       check_all(training_of(program.text()));
       if (HasFatalFailure()) return;
     }
-    EXPECT_GE(seen_[PartitionKind::attention], 10);
+    EXPECT_GE(seen_[PartitionKind::attention], 2 * std::ssize(programs));
   }
 
   std::unique_ptr<OracleOnMachine> machine_;

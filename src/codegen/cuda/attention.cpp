@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "candidates/attention_columns.h"
+#include "codegen/cuda/attention_score.h"
+#include "codegen/nest.h"
 
 namespace millrace {
 namespace {
@@ -24,12 +27,18 @@ class AttentionGenerator {
  public:
   AttentionGenerator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                      const AttentionConfig& config)
-      : graph_(graph), partition_(partition), attention_(partition.attention), layouts_(layouts), config_(config) {}
+      : graph_(graph),
+        partition_(partition),
+        attention_(partition.attention),
+        layouts_(layouts),
+        config_(config),
+        formulas_(graph, partition, layouts, integer()) {}
 
   KernelText run() {
     add_values();
     made_.text = concat("#ifndef MILLRACE_ATTENTIONS\n#define MILLRACE_ATTENTIONS\n", cuda_matrices(), cuda_attention(),
-                        "#endif\n", sizes_text());
+                        "#endif\n", attention_.has_score_expression() ? formulas_.definition() : "",
+                        sizes_text(config_, "MILLRACE_KERNEL_sizes"));
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
            "attention_forward",
@@ -48,6 +57,7 @@ class AttentionGenerator {
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
       add_dk_dv();
+      if (attention_.d_term.valid()) add_d_term();
     }
     return std::move(made_);
   }
@@ -76,6 +86,11 @@ class AttentionGenerator {
   }
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
+  }
+  int64_t columns_of(Operand operand) const {
+    const bool inner =
+        operand == Operand::q || operand == Operand::k || operand == Operand::d_q || operand == Operand::d_k;
+    return operand == Operand::log_sums ? 1 : inner ? attention_.inner : attention_.values;
   }
   // Otherwise columns are contiguous. The log-sum-exp has a single column.
   bool is_row_major(Operand operand) const {
@@ -114,6 +129,7 @@ class AttentionGenerator {
       for (const int axis : attention_.axes[k].batch)
         made_.values.push_back({TensorId(), encode_integer(stride(strides(operand), axis))});
     }
+    if (attention_.has_score_expression()) formulas_.add_values(made_.values);
   }
 
   // The prelude's decode_integer is the inverse.
@@ -154,8 +170,8 @@ class AttentionGenerator {
   // The narrowest index type that cannot overflow.
   std::string integer() const {
     int64_t largest = 0;
-    for (const TensorId tensor : attention_.tensors) {
-      if (tensor.valid()) largest = std::max(largest, elements_of(graph_, tensor));
+    for (const TensorId tensor : tensors_of(partition_)) {
+      if (tensor != attention_.mask) largest = std::max(largest, elements_of(graph_, tensor));
     }
     return 2 * largest + 65536 < kIntRange ? "int" : "long long";
   }
@@ -167,8 +183,8 @@ class AttentionGenerator {
     constexpr int64_t kOverhead = 48;
     constexpr int64_t kWgmmaOverhead = 40;
     constexpr int64_t kRowsInSmemOverhead = 32;
-    const int64_t inner = attention_.inner;
-    const int64_t values = attention_.values;
+    const int64_t inner = padded_columns(attention_.inner);
+    const int64_t values = padded_columns(attention_.values);
     if (config_.wgmma && attention_.backward) {
       const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
       if (config_.rows_in_smem) return (inner + values) / 2 + scores + kRowsInSmemOverhead;
@@ -178,7 +194,8 @@ class AttentionGenerator {
                                   ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
                               : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                              : 3 * (inner + values) / 4 + 16;
-    return config_.row_tiles * fragments + kOverhead + (attention_.causal ? 8 : 0);
+    return config_.row_tiles * fragments + kOverhead +
+           (attention_.causal || attention_.window || attention_.has_score_expression() ? 8 : 0);
   }
 
   // As many as registers and shared memory allow with hardly any spills.
@@ -203,31 +220,45 @@ class AttentionGenerator {
     line(text, 1, concat("static constexpr ", type, " ", name, " = ", value, ";"));
   }
 
-  std::string sizes_text() const {
+  // The keys that a query sees: limits of the key's position less the query's.
+  void add_window(std::string& text) const {
+    const KeyWindow window = attention_.keys_seen();
+    const bool limited = window.first != -KeyWindow::kUnlimited;
+    constant(text, "bool", "kCausal", window.last != KeyWindow::kUnlimited ? 1 : 0);
+    constant(text, "int", "kLast", window.last != KeyWindow::kUnlimited ? window.last : 0);
+    constant(text, "bool", "kWindow", limited ? 1 : 0);
+    constant(text, "int", "kFirst", limited ? window.first : 0);
+    constant(text, "bool", "kFormulas", attention_.has_score_expression() ? 1 : 0);
+    line(text, 1,
+         concat("static constexpr bool kMayHideTiles = ",
+                attention_.has_score_expression() ? "kWindow || MILLRACE_KERNEL_score::kHides;" : "kWindow;"));
+  }
+
+  std::string sizes_text(const AttentionConfig& config, const char* name) const {
     const bool half = graph_.tensor(attention_.tensors[Operand::q]).dtype == DType::float16;
     const bool masked = attention_.mask.valid();
     std::string text;
-    line(text, 0, "struct MILLRACE_KERNEL_sizes {");
+    line(text, 0, concat("struct ", name, " {"));
     line(text, 1, concat("using T = mr::", half ? "f16;" : "bf16;"));
     line(text, 1, concat("using I = ", integer(), ";"));
     const bool few = masked && elements_of(graph_, attention_.mask) / kPhiloxBlock + 65536 < 2 * kIntRange;
     line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
-    constant(text, "bool", "kCausal", attention_.causal ? 1 : 0);
+    add_window(text);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
-    constant(text, "bool", "kWgmma", config_.wgmma ? 1 : 0);
-    constant(text, "bool", "kRowsInSmem", config_.rows_in_smem ? 1 : 0);
-    constant(text, "bool", "kSingleKernel", config_.single_kernel && attention_.backward ? 1 : 0);
+    constant(text, "bool", "kWgmma", config.wgmma ? 1 : 0);
+    constant(text, "bool", "kRowsInSmem", config.rows_in_smem ? 1 : 0);
+    constant(text, "bool", "kSingleKernel", config.single_kernel && attention_.backward ? 1 : 0);
     constant(text, "int", "kHeadsPerGroup", attention_.heads_per_group());
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
-    constant(text, "int", "kInner", attention_.inner);
-    constant(text, "int", "kValues", attention_.values);
-    constant(text, "int", "kWarps", config_.warps);
-    constant(text, "int", "kRowTiles", config_.row_tiles);
-    constant(text, "int", "kTileColumns", config_.tile_columns);
-    constant(text, "int", "kStages", config_.stages);
-    constant(text, "int", "kLaunchSmemBytes", attention_shared_bytes(attention_, config_));
+    constant(text, "int", "kInner", padded_columns(attention_.inner));
+    constant(text, "int", "kValues", padded_columns(attention_.values));
+    constant(text, "int", "kWarps", config.warps);
+    constant(text, "int", "kRowTiles", config.row_tiles);
+    constant(text, "int", "kTileColumns", config.tile_columns);
+    constant(text, "int", "kStages", config.stages);
+    constant(text, "int", "kLaunchSmemBytes", attention_shared_bytes(attention_, config));
     const bool permuted = is_row_major(Operand::k) && is_row_major(Operand::v);
     line(text, 1,
          concat("static constexpr mr::RowOrder kKeyOrder = mr::RowOrder::", permuted ? "permuted;" : "in_order;"));
@@ -246,14 +277,18 @@ class AttentionGenerator {
     return (count + rows_of_block(config_) - 1) / rows_of_block(config_);
   }
 
+  void add_signature(const char* name, int threads, int64_t resident, const char* sizes) {
+    line(made_.text, 0,
+         concat("MR_KERNEL(", threads, " MR_MIN_BLOCKS(", resident, ")) ", name, "(MR_PARAMETER mr::Arguments<",
+                layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
+                std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
+    line(made_.text, 1, concat("using S = ", sizes, ";"));
+    line(made_.text, 1, "mr::begin();");
+  }
+
   void begin(const Kernel& kernel, int64_t heads) {
     const int threads = kWarpThreads * config_.warps;
-    line(made_.text, 0,
-         concat("MR_KERNEL(", threads, " MR_MIN_BLOCKS(", resident_blocks(kernel), ")) ", kernel.name,
-                "(MR_PARAMETER mr::Arguments<", layouts_.size(), ", ", std::max<size_t>(made_.values.size(), 1), ", ",
-                std::max<size_t>(made_.subsequences.size(), 1), "> args) {"));
-    line(made_.text, 1, "using S = MILLRACE_KERNEL_sizes;");
-    line(made_.text, 1, "mr::begin();");
+    add_signature(kernel.name, threads, resident_blocks(kernel), "MILLRACE_KERNEL_sizes");
     const int64_t blocks = blocks_of(kernel.rows);
     // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most keys come first.
     const bool reversed = attention_.causal && kernel.rows == Rows::queries;
@@ -283,7 +318,13 @@ class AttentionGenerator {
     }
     add_scale();
     line(made_.text, 1, mask_text());
-    line(made_.text, 1, concat("mr::", kernel.function, "<S>(", arguments, ", scale, mask);"));
+    if (!config_.single_kernel || !attention_.backward) {
+      line(made_.text, 1, score_text());
+      arguments += ", scale, mask, score";
+    } else {
+      arguments += ", scale, mask";
+    }
+    line(made_.text, 1, concat("mr::", kernel.function, "<S>(", arguments, ");"));
     line(made_.text, 0, "}");
   }
 
@@ -304,9 +345,60 @@ class AttentionGenerator {
     for (const Operand operand : {Operand::q, Operand::d_o}) add_matrix(operand, 2);
     add_row_stats(2);
     line(made_.text, 2, mask_text());
-    line(made_.text, 2, "return mr::make_query_head(q, d_o, row_stats, mask);");
+    line(made_.text, 2, score_text());
+    line(made_.text, 2, "return mr::make_query_head(q, d_o, row_stats, mask, score);");
     line(made_.text, 1, "};");
     line(made_.text, 1, "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
+    line(made_.text, 0, "}");
+  }
+
+  // Each block owns queries and a tile of keys of one element of the term's batch, and visits the heads that share it.
+  void add_d_term() {
+    const AttentionConfig config{4, 1, 64, 2};
+    const Attention::Axes& axes = attention_.d_term_axes;
+    std::vector<int64_t> own = attention_.batch;
+    std::vector<int64_t> members = attention_.batch;
+    for (size_t k = 0; k < own.size(); ++k) (axes.batch[k] < 0 ? own : members)[k] = 1;
+    const auto product = [](const std::vector<int64_t>& extents) {
+      int64_t count = 1;
+      for (const int64_t extent : extents) count *= extent;
+      return count;
+    };
+    const int64_t blocks = (attention_.queries + rows_of_block(config) - 1) / rows_of_block(config);
+    const int64_t tiles = (attention_.keys + config.tile_columns - 1) / config.tile_columns;
+    made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes");
+    const Kernel kernel{"MILLRACE_KERNEL_term", "attention_backward_term", Rows::queries, {}};
+    const int threads = kWarpThreads * config.warps;
+    add_signature(kernel.name, threads, 3, "MILLRACE_KERNEL_term_sizes");
+    made_.grids.push_back(
+        {kernel.name, product(own) * blocks * tiles, threads, attention_shared_bytes(attention_, config)});
+    line(made_.text, 1, concat("const int tile = mr::block_number() % ", tiles, ";"));
+    line(made_.text, 1, concat("const int block = mr::block_number() / ", tiles, " % ", blocks, ";"));
+    line(made_.text, 1, concat("const int group = mr::block_number() / ", tiles * blocks, ";"));
+    add_batch_indices("group", own, 1);
+    add_scale();
+    line(made_.text, 1, "const auto score_head = [&](int member) {");
+    add_batch_indices("member", members, 2);
+    line(made_.text, 2, concat("const long long head = ", head_number(), ";"));
+    for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::d_o}) add_matrix(operand, 2);
+    add_row_stats(2);
+    line(made_.text, 2, mask_text());
+    line(made_.text, 2, score_text());
+    line(made_.text, 2, "return mr::make_score_head(q, k, v, d_o, row_stats, mask, score);");
+    line(made_.text, 1, "};");
+    const std::vector<TensorId> all = tensors_of(partition_);
+    const auto position = static_cast<size_t>(
+        std::find(all.begin() + std::ssize(partition_.reads), all.end(), attention_.d_term) - all.begin());
+    const std::vector<int64_t> steps = strides_of(graph_, attention_.d_term, layouts_[position]);
+    const std::string offset = head_offset(axes, [&](size_t k) { return concat(stride(steps, axes.batch[k]), "LL"); });
+    const int64_t align = formulas_.alignment({attention_.d_term, axes}, steps);
+    const std::string element = codegen::storage_name(graph_.tensor(attention_.d_term).dtype);
+    line(made_.text, 1,
+         concat(element, "* const d_term = static_cast<", element, "*>(args.tensors[", position, "]) + (", offset,
+                ");"));
+    line(made_.text, 1,
+         concat("mr::attention_backward_term<S, ", align, ">(block, tile, ", product(members),
+                ", score_head, d_term, S::I(", stride(steps, axes.query), "), S::I(", stride(steps, axes.key), "));"));
     line(made_.text, 0, "}");
   }
 
@@ -347,8 +439,8 @@ class AttentionGenerator {
     const std::string offset = head_offset(attention_.axes[operand], [&](size_t k) { return value(1 + k); });
     line(made_.text, depth,
          concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
-                "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[", position_of(operand), "]) + (",
-                offset, "), S::I(", value(0), ")};"));
+                ", ", columns_of(operand), "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[",
+                position_of(operand), "]) + (", offset, "), S::I(", value(0), ")};"));
   }
 
   std::string mask_offset() const {
@@ -365,11 +457,19 @@ class AttentionGenerator {
                   "};");
   }
 
+  std::string score_text() const {
+    if (!attention_.has_score_expression()) return "const mr::PlainScore score;";
+    return formulas_.initializer([&](const Attention::Axes& axes, const std::function<std::string(size_t)>& step) {
+      return head_offset(axes, step);
+    });
+  }
+
   const Graph& graph_;
   const Partition& partition_;
   const Attention& attention_;
   const std::vector<Layout>& layouts_;
   const AttentionConfig& config_;
+  ScoreFormulas formulas_;
   // Position of an operand's strides among the values; the pitch is first.
   std::array<size_t, Attention::kOperands> pitches_{};
   KernelText made_;

@@ -5,8 +5,8 @@
 // `S` is the struct of sizes that codegen/cuda/attention.cpp writes: extents, the AttentionConfig, types. Strides are
 // arguments of a launch: kernels compile slowly, and one kernel serves all layouts whose matrices have the same Order.
 //
-// Shapes, for each head: q and d_q are kQueries x kInner, k and d_k kKeys x kInner, v and d_v kKeys x kValues, o and
-// d_o kQueries x kValues. The scores q · kᵀ exist only on chip.
+// Shapes, for each head, with kInner and kValues padded to multiples of 16: q and d_q are kQueries x kInner, k and d_k
+// kKeys x kInner, v and d_v kKeys x kValues, o and d_o kQueries x kValues. The scores q · kᵀ exist only on chip.
 //
 // All kernels share one scheme. A warp owns kRowTiles tiles of 16 rows of the scores and keeps the A operand of these
 // rows. The block iterates over tiles of kTileColumns columns of the scores; the matching rows of the other operands
@@ -16,7 +16,9 @@
 // - attention_forward: rows are queries; online softmax.
 // - attention_backward_dq: rows are queries. Also stores the RowStats of every query for the next kernel.
 // - attention_backward_dk_dv: rows are keys, columns are queries.
-// - attention_backward: the last two in one kernel, if a block's rows are all keys. Then the ds of a tile of queries is
+// - attention_backward_term: rows are queries; the gradient of a term of the scores, for a tile of keys.
+// - attention_backward: d_q, d_k and d_v in one kernel, if a block's rows are all keys. Then the ds of a tile of
+// queries is
 //   complete in the block; it goes through smem, and ds · k is d_q.
 //
 // If rows are queries and k and v are row-major, the keys of a tile are permuted: of 32 keys, lane 4g + t holds the 8
@@ -55,10 +57,14 @@ MR_DEVICE long long decode_integer(double x) { return bits_of(x) & ((1LL << 52) 
 // Whether rows or columns are contiguous in memory.
 enum class Order { row_major, col_major };
 
-// One head of an operand. `pitch`: elements from row to row; if col_major, from column to column.
-template <class E, class I, Order kOwnOrder>
+// One head of an operand. `pitch`: elements from row to row; if col_major, from column to column. It has kColumns
+// columns; on chip, columns are padded with zeros to a multiple of 16.
+template <class Element, class Index, Order kOwnOrder, int kOwnColumns>
 struct Matrix {
+  using E = Element;
+  using I = Index;
   static constexpr Order kOrder = kOwnOrder;
+  static constexpr int kColumns = kOwnColumns;
   E* data;
   I pitch;
 

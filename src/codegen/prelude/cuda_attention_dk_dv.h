@@ -31,8 +31,48 @@ MR_DEVICE void square_gradients(float (&scores)[S::kRowTiles][kCount][4], float 
 
 template <class S, int kCount>
 MR_DEVICE void hide_queries(float (&scores)[S::kRowTiles][kCount][4], int row, int query) {
-  hide<S>(scores,
-          [&](int warp_row, int n, int e) { return row + warp_row > query + n * 8 + fragment_column() + e % 2; });
+  hide<S>(scores, [&](int warp_row, int n, int e) {
+    return is_outside_window<S>(query + n * 8 + fragment_column() + e % 2, row + warp_row);
+  });
+}
+
+// Whether some of kCount queries are outside the window of some of a warp's keys.
+template <class S, int kCount>
+MR_DEVICE bool hides_queries(int row, int query) {
+  return (S::kCausal && query < row + S::kRowTiles * 16 - 1 - S::kLast) ||
+         (S::kWindow && query + kCount - 1 > row - S::kFirst);
+}
+
+// square_gradients with the formulas of a score, which give ds. `all_terms`: what they read. `query`, `row`: the first
+// query and key. `hides`: some scores may be hidden; queries after the last one are.
+template <class S, class X, int kCount, class M>
+MR_DEVICE void formula_squares(float (&scores)[S::kRowTiles][kCount][4], float (&dp)[S::kRowTiles][kCount][4],
+                               int first, SmemAddress row_stats, const X& score,
+                               const typename X::template Terms<SquarePlaces> (&all_terms)[S::kRowTiles], bool hides,
+                               const M& mask, const u32 (&squares)[S::kRowTiles][2], int row, int query) {
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+    const SquarePlaces places{query, row + row_tile * 16};
+    const auto& terms = all_terms[row_tile];
+    MR_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      float stats[4];
+      load_smem_f32x4(stats, row_stats + (n * 8 + fragment_column()) * 8);
+      MR_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int l = n * 4 + e;
+        float& p = scores[row_tile][first + n][e];
+        float& d = dp[row_tile][first + n][e];
+        const float x = p;
+        const float logit = score.logit(x, terms, l, places.query_at(l), places.key_at(l));
+        p = weight_of<S>(logit, stats[e % 2 * 2], hides, places.query_at(l), places.key_at(l));
+        const bool dropped = S::kDropout && (squares[row_tile][n] & M::square_bit(e)) == 0;
+        const float g = p * ((dropped ? 0.0f : d) * mask.scale() - stats[e % 2 * 2 + 1]);
+        d = score.d_score(x, g, terms, l, places.query_at(l), places.key_at(l));
+        p = dropped ? 0.0f : p;
+      }
+    }
+  }
 }
 
 // Rows after the last query are zeros in every operand, so they add nothing. `row`: first row of the block.
@@ -85,19 +125,22 @@ struct KeyRows {
 };
 
 // The operands of a head that are the columns of a block's scores.
-template <class Query, class Gradient, class Mask>
+template <class Query, class Gradient, class Mask, class Score>
 struct QueryHead {
   using Q = Query;
   using DO = Gradient;
   using M = Mask;
+  using X = Score;
   Q q;
   DO d_o;
   const float* row_stats;
   M mask;
+  X score;
 };
-template <class Q, class DO, class M>
-MR_DEVICE QueryHead<Q, DO, M> make_query_head(const Q& q, const DO& d_o, const float* row_stats, const M& mask) {
-  return {q, d_o, row_stats, mask};
+template <class Q, class DO, class M, class X>
+MR_DEVICE QueryHead<Q, DO, M, X> make_query_head(const Q& q, const DO& d_o, const float* row_stats, const M& mask,
+                                                 const X& score) {
+  return {q, d_o, row_stats, mask, score};
 }
 
 // The tiles of queries that a block visits: [first, end) of every head of its group, one head after the other. A
@@ -127,9 +170,11 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   using Q = typename Head::Q;
   using DO = typename Head::DO;
   using M = typename Head::M;
+  using X = typename Head::X;
   const int row = warp_first_row<S>(block);
-  const float scale_log2 = to_scale_log2(scale);
-  rows.k.finish(scale);
+  const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
+  const float scale_log2 = to_scale_log2(softmax_scale);
+  rows.k.finish(softmax_scale);
   rows.v.finish(1);
   float acc_dk[S::kRowTiles][S::kInner / 8][4];
   clear(acc_dk);
@@ -137,7 +182,8 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   clear(acc_dv);
   const auto work = [&](int number, SmemAddress at) {
     const int tile = tiles.tile(number);
-    const M mask = query_head(tiles.member(number)).mask;
+    const Head head = query_head(tiles.member(number));
+    const M mask = head.mask;
     constexpr int kSlice = S::kWgmma ? 32 : 16;  // queries
     const SmemAddress row_stats =
         S::kSingleKernel ? smem_base() + kAllRowStatsOffset<S> + tile * S::kTileColumns * 8 : at + kRowStatsOffset<S>;
@@ -157,17 +203,31 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
               at + kMaskBitsOffset<S> + (slice + n / S::kRowTiles * 16) * kMaskRowBytes<S>, n % S::kRowTiles);
       };
       if constexpr (M::kReadsBits) find_squares();  // loads overlap with the products
+      typename X::template Terms<SquarePlaces> terms[kSlice / 16][S::kRowTiles];
+      if constexpr (!X::kPlain) {
+        MR_UNROLL
+        for (int n = 0; n < kSlice / 16 * S::kRowTiles; ++n)
+          head.score.template load<S>(terms[n / S::kRowTiles][n % S::kRowTiles],
+                                      SquarePlaces{query + n / S::kRowTiles * 16, row + n % S::kRowTiles * 16});
+      }
       multiply_by_transpose<S, S::kInner>(scores, rows.k, q_tile, slice);
       multiply_by_transpose<S, S::kValues>(dp, rows.v, d_o_tile, slice);
       if constexpr (!M::kReadsBits) find_squares();
       finish_wgmma<S>(scores);
       finish_wgmma<S>(dp);
-      if (S::kCausal && query < row + S::kRowTiles * 16 - 1) hide_queries<S>(scores, row, query);
+      const bool hides = hides_queries<S, kSlice>(row, query);
+      if (X::kPlain && hides) hide_queries<S>(scores, row, query);
       if constexpr (S::kSingleKernel && S::kKeys < kBlockRows<S>) hide_rows_past_end<S>(scores, row);
       MR_UNROLL
-      for (int offset = 0; offset < kSlice; offset += 16)
-        square_gradients<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, scale_log2, mask,
-                            squares[offset / 16]);
+      for (int offset = 0; offset < kSlice; offset += 16) {
+        if constexpr (X::kPlain) {
+          square_gradients<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, scale_log2, mask,
+                              squares[offset / 16]);
+        } else {
+          formula_squares<S>(scores, dp, offset / 8, row_stats + (slice + offset) * 8, head.score, terms[offset / 16],
+                             hides || query + kSlice > S::kQueries, mask, squares[offset / 16], row, query + offset);
+        }
+      }
       multiply_scores<S, S::kValues, kSlice / 16>(acc_dv, scores, 0, d_o_tile, slice);
       multiply_scores<S, S::kInner, kSlice / 16>(acc_dk, dp, 0, q_tile, slice);
       dq.after_slice(dp, row, slice);
@@ -192,14 +252,24 @@ struct NoDq {
   MR_DEVICE void after_tile(int, SmemAddress) const {}
 };
 
+// The end of the tiles of queries that see the keys of a block; at least `first`.
+template <class S>
+MR_DEVICE int query_tiles(int row, int first) {
+  constexpr int kTiles = (S::kQueries + S::kTileColumns - 1) / S::kTileColumns;
+  if constexpr (!S::kWindow) return kTiles;
+  const int last = row + kBlockRows<S> - 1 - S::kFirst;
+  const int end = last < 0 ? 0 : last / S::kTileColumns + 1;
+  return end < first ? first : end < kTiles ? end : kTiles;
+}
+
 template <class S, class H, class K, class V, class DK, class DV>
 MR_DEVICE void attention_backward_dk_dv(int block, const H& query_head, const K& k, const V& v, const DK& d_k,
                                         const DV& d_v, double scale) {
   KeyRows<S, K, V> rows(k, v, block);
   const int row = block * S::kWarps * S::kRowTiles * 16;
-  // The first tile that sees these keys.
-  const int seen = S::kCausal ? block * S::kWarps * S::kRowTiles * 16 / S::kTileColumns : 0;
-  const QueryTiles<S> tiles{seen, (S::kQueries + S::kTileColumns - 1) / S::kTileColumns};
+  // The tiles that see these keys.
+  const int seen = S::kCausal && row > S::kLast ? (row - S::kLast) / S::kTileColumns : 0;
+  const QueryTiles<S> tiles{seen, query_tiles<S>(row, seen)};
   const auto fetch = [&](int number, SmemAddress to) {
     const auto head = query_head(tiles.member(number));
     fetch_query_tile<S>(tiles.tile(number), to, head.q, head.d_o, head.row_stats, head.mask, row);

@@ -45,6 +45,35 @@ struct RowStats {
   }
 };
 
+// Calls use(score, gradient of its logit, its terms, l, query, key) for the scores of 32 keys, from accumulator `first`
+// on. `hides`: some of them may be hidden.
+template <class S, class X, int kCount, class M, class Use>
+MR_DEVICE void gradients_of_logits(float (&scores)[S::kRowTiles][kCount][4], const float (&dp)[S::kRowTiles][kCount][4],
+                                   int first, const RowStats<S>& stats, const X& score,
+                                   const typename X::template Terms<KeyPlaces<S>> (&terms)[S::kRowTiles][2], bool hides,
+                                   const M& mask, const u32 (&mask_bits)[S::kRowTiles][2], int row, int key,
+                                   const Use& use) {
+  MR_UNROLL
+  for (int n = 0; n < S::kRowTiles * 2; ++n) {
+    const int row_tile = n / 2;
+    const int half = n % 2;
+    const KeyPlaces<S> places{row + row_tile * 16 + fragment_row() + half * 8, key};
+    bool kept[8];
+    if constexpr (S::kDropout) mask.find_kept(kept, places.query, key, mask_bits[row_tile][half]);
+    MR_UNROLL
+    for (int l = 0; l < 8; ++l) {
+      float& own = scores[row_tile][first + l / 2][2 * half + l % 2];
+      float d = dp[row_tile][first + l / 2][2 * half + l % 2];
+      if constexpr (S::kDropout) d = kept[l] ? d : 0.0f;
+      const int own_key = places.key_at(l);
+      const float logit = score.logit(own, terms[row_tile][half], l, places.query, own_key);
+      const float p = weight_of<S>(logit, stats.lse[row_tile][half], hides, places.query, own_key);
+      const float g = p * (d * mask.scale() - stats.delta[row_tile][half]);
+      use(own, g, terms[row_tile][half], l, places.query, own_key);
+    }
+  }
+}
+
 // Replaces scores by ds = p · (dp · mask - delta) for 32 keys, from accumulator `first` on. `mask_bits`: of
 // find_mask_bits.
 template <class S, int kCount, class M>
@@ -70,15 +99,28 @@ MR_DEVICE void score_gradients(float (&scores)[S::kRowTiles][kCount][4], const f
   }
 }
 
+// The same with the formulas of a score; `terms` are those of the 32 keys. `hides`: some scores may be hidden.
+template <class S, class X, int kCount, class M>
+MR_DEVICE void formula_gradients(float (&scores)[S::kRowTiles][kCount][4], const float (&dp)[S::kRowTiles][kCount][4],
+                                 int first, const RowStats<S>& stats, const X& score,
+                                 const typename X::template Terms<KeyPlaces<S>> (&terms)[S::kRowTiles][2], bool hides,
+                                 const M& mask, const u32 (&mask_bits)[S::kRowTiles][2], int row, int key) {
+  gradients_of_logits<S, X>(scores, dp, first, stats, score, terms, hides, mask, mask_bits, row, key,
+                            [&](float& x, float g, const auto& own, int l, int query, int at) {
+                              x = score.d_score(x, g, own, l, query, at);
+                            });
+}
+
 template <int kRowTiles>
 MR_DEVICE void set_all(float (&to)[kRowTiles][2], float x) {
   MR_UNROLL
   for (int row_tile = 0; row_tile < kRowTiles; ++row_tile) to[row_tile][0] = to[row_tile][1] = x;
 }
 
-template <class S, class Q, class K, class V, class O, class L, class DO, class DQ, class M>
+template <class S, class Q, class K, class V, class O, class L, class DO, class DQ, class M, class X>
 MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sum_exp,
-                                     const DO& d_o, const DQ& d_q, float* row_stats, double scale, const M& mask) {
+                                     const DO& d_o, const DQ& d_q, float* row_stats, double scale, const M& mask,
+                                     const X& score) {
   static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
   ResidentRows<S, S::kInner, Q> rows;
@@ -86,12 +128,13 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   ResidentRows<S, S::kValues, DO> d_rows;
   d_rows.fetch(smem_base() + kSecondRowsOffset<S>, d_o, block, S::kQueries);
   const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
-  const auto pipeline = make_pipeline<S>(0, key_tiles<S>(block), fetch);
+  const auto pipeline = make_pipeline<S>(first_key_tile<S>(block), key_tiles<S>(block), fetch);
   const int row = warp_first_row<S>(block);
   PrefetchedRows<S, S::kValues, O> o_rows;
   o_rows.load(o, row, S::kQueries);
-  const float scale_log2 = to_scale_log2(scale);
-  rows.finish(scale);
+  const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
+  const float scale_log2 = to_scale_log2(softmax_scale);
+  rows.finish(softmax_scale);
   d_rows.finish(1);
   RowStats<S> stats;
   const auto save = [&](int query, float lse, float delta) {
@@ -132,12 +175,20 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
       } else {
         find_mask_bits<S>(mask_bits, mask, row, key);
       }
+      typename X::template Terms<KeyPlaces<S>> terms[kSlice / 32][S::kRowTiles][2];
+      load_terms<S>(terms, score, row, key);
       finish_wgmma<S>(scores);
       finish_wgmma<S>(dp);
-      if (hides) hide_keys<S>(scores, row, key);
+      if (X::kPlain && hides) hide_keys<S>(scores, row, key);
       MR_UNROLL
       for (int offset = 0; offset < kSlice; offset += 32) {
-        score_gradients<S>(scores, dp, offset / 8, stats, scale_log2, mask, mask_bits[offset / 32], row, key + offset);
+        if constexpr (X::kPlain) {
+          score_gradients<S>(scores, dp, offset / 8, stats, scale_log2, mask, mask_bits[offset / 32], row,
+                             key + offset);
+        } else {
+          formula_gradients<S>(scores, dp, offset / 8, stats, score, terms[offset / 32], hides, mask,
+                               mask_bits[offset / 32], row, key + offset);
+        }
         multiply_scores<S, S::kInner, 2>(acc, scores, offset / 8, keys, slice + offset);
       }
       finish_wgmma<S>(acc);

@@ -4,16 +4,23 @@
 
 namespace mr {
 
-// Number of key tiles that a block of queries sees, and whether part of a tile is hidden from a warp.
+// The first tile of keys that a block of queries sees, the end of these tiles, and whether part of a tile is hidden
+// from a warp.
+template <class S>
+MR_DEVICE int first_key_tile(int block) {
+  const int first = block * S::kWarps * S::kRowTiles * 16 + S::kFirst;
+  return S::kWindow && first > 0 ? first / S::kTileColumns : 0;
+}
 template <class S>
 MR_DEVICE int key_tiles(int block) {
-  const int end = (block + 1) * S::kWarps * S::kRowTiles * 16;
+  const int end = (block + 1) * S::kWarps * S::kRowTiles * 16 + S::kLast;
   const int seen = S::kCausal && end < S::kKeys ? end : S::kKeys;
   return (seen + S::kTileColumns - 1) / S::kTileColumns;
 }
 template <class S>
 MR_DEVICE bool hides_keys(int row, int key) {
-  return key + S::kTileColumns > S::kKeys || (S::kCausal && key + S::kTileColumns - 1 > row);
+  return key + S::kTileColumns > S::kKeys || (S::kCausal && key + S::kTileColumns - 1 > row + S::kLast) ||
+         (S::kWindow && key < row + S::kRowTiles * 16 - 1 + S::kFirst);
 }
 
 template <class S, class K, class V>
@@ -23,18 +30,19 @@ MR_DEVICE void fetch_key_tile(int tile, SmemAddress to, const K& k, const V& v) 
                                                            S::kKeys);
 }
 
-template <class S, class Q, class K, class V, class O, class L, class M>
+template <class S, class Q, class K, class V, class O, class L, class M, class X>
 MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sum_exp,
-                                 double scale, const M& mask) {
+                                 double scale, const M& mask, const X& score) {
   static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
   ResidentRows<S, S::kInner, Q> rows;
   rows.fetch(smem_base() + kRowsOffset<S>, q, block, S::kQueries);
   const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
-  const auto pipeline = make_pipeline<S>(0, key_tiles<S>(block), fetch);
+  const auto pipeline = make_pipeline<S>(first_key_tile<S>(block), key_tiles<S>(block), fetch);
   const int row = warp_first_row<S>(block);
-  const float scale_log2 = to_scale_log2(scale);
-  rows.finish(scale);
+  const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
+  const float scale_log2 = to_scale_log2(softmax_scale);
+  rows.finish(softmax_scale);
   OnlineSoftmax<S> softmax;
   float acc[S::kRowTiles][S::kValues / 8][4];
   clear(acc);
@@ -46,7 +54,10 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
     multiply_by_transpose<S, S::kInner>(scores, rows, keys, 0);
     u32 mask_bits[S::kTileColumns / 32][S::kRowTiles][2];
     find_mask_bits<S>(mask_bits, mask, row, key);
+    typename X::template Terms<KeyPlaces<S>> terms[S::kTileColumns / 32][S::kRowTiles][2];
+    load_terms<S>(terms, score, row, key);
     finish_wgmma<S>(scores);
+    find_logits<S>(scores, score, terms, row, key);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
     softmax.update(scores, acc, scale_log2);
     MR_UNROLL

@@ -26,11 +26,21 @@ MR_DEVICE void hide(float (&scores)[S::kRowTiles][kCount][4], const Hidden& hidd
   }
 }
 
+// Whether a query does not see a key. kCausal: it sees none after query + kLast; kWindow: none before query + kFirst.
+template <class S>
+MR_DEVICE bool is_outside_window(int query, int key) {
+  return (S::kCausal && key > query + S::kLast) || (S::kWindow && key < query + S::kFirst);
+}
+template <class S>
+MR_DEVICE bool is_hidden(int query, int key) {
+  return query >= S::kQueries || key >= S::kKeys || is_outside_window<S>(query, key);
+}
+
 template <class S, int kCount>
 MR_DEVICE void hide_keys(float (&scores)[S::kRowTiles][kCount][4], int row, int key) {
   hide<S>(scores, [&](int warp_row, int n, int e) {
     const int own = key + key_of<S>(n, e);
-    return own >= S::kKeys || (S::kCausal && own > row + warp_row);
+    return own >= S::kKeys || is_outside_window<S>(row + warp_row, own);
   });
 }
 

@@ -182,10 +182,10 @@ MR_DEVICE void multiply_scores(float (&c)[S::kRowTiles][kColumns / 8][4],
 // registers of an A operand that the next tile still needs: when a kernel branches between products, when two row tiles
 // leave too few registers, and when the loop over tiles is short (one stage, or more stages than tiles).
 template <class S>
-constexpr bool kWgmmaSupported = S::kRowTiles == 1 &&
-                                 (S::kRowsInSmem || (!S::kCausal && S::kKeys % S::kTileColumns == 0 &&
-                                                     S::kQueries % S::kTileColumns == 0 && S::kStages > 1 &&
-                                                     (S::kStages == 2 || S::kStages * S::kTileColumns <=
-                                                                             least_of(S::kKeys, S::kQueries))));
+constexpr bool kWgmmaSupported =
+    S::kRowTiles == 1 &&
+    (S::kRowsInSmem || (!S::kCausal && !S::kWindow && !S::kFormulas && S::kKeys % S::kTileColumns == 0 &&
+                        S::kQueries % S::kTileColumns == 0 && S::kStages > 1 &&
+                        (S::kStages == 2 || S::kStages * S::kTileColumns <= least_of(S::kKeys, S::kQueries))));
 
 }  // namespace mr

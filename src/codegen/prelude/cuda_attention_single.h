@@ -51,7 +51,7 @@ struct DqFromScores {
       float acc[1][kColumns / 8][4];
       multiply(acc, query, column);
       const float factors[1][2] = {{scale, scale}};
-      const DQ columns{d_q.at(0, column), d_q.pitch};
+      const Matrix<typename DQ::E, typename DQ::I, DQ::kOrder, kColumns> columns{d_q.at(0, column), d_q.pitch};
       store_rows<OneRowTile<S>, kColumns>(WarpScratch<OneRowTile<S>>(stage), columns, tile * S::kTileColumns + query,
                                           S::kQueries, acc, factors);
     }
@@ -129,7 +129,7 @@ MR_DEVICE void attention_backward(int block, const Q& q, const K& k, const V& v,
   const bool negated = S::kRowsInSmem && scale < 0;  // the keys in smem
   DqFromScores<S, K, DQ> gradients{d_q, static_cast<float>(negated ? -scale : scale)};
   fence_operand(gradients.scale);
-  const auto query_head = [&](int) { return make_query_head(q, d_o, nullptr, mask); };
+  const auto query_head = [&](int) { return make_query_head(q, d_o, nullptr, mask, PlainScore()); };
   accumulate_dk_dv<S>(block, rows, pipeline, QueryTiles<S>{0, kQueryTiles}, query_head, d_k, d_v, scale, gradients);
 }
 

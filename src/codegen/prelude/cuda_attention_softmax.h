@@ -41,7 +41,9 @@ struct OnlineSoftmax {
         for (int n = 0; n < kCount; ++n)
           new_max = larger_of(larger_of(new_max, scores[row_tile][n][2 * half]), scores[row_tile][n][2 * half + 1]);
         new_max = larger_of(row_max[row_tile][half], reduce_row<Largest>(new_max) * scale_log2);
-        const float rescale = exp2_approx(row_max[row_tile][half] - new_max);
+        // If every score so far is hidden, exponentials are relative to 0: -inf less -inf would be NaN.
+        const float reference = S::kMayHideTiles && new_max == -infinity() ? 0.0f : new_max;
+        const float rescale = exp2_approx(row_max[row_tile][half] - reference);
         row_max[row_tile][half] = new_max;
         float sum = row_sum[row_tile][half] * rescale;
         MR_UNROLL
@@ -53,7 +55,7 @@ struct OnlineSoftmax {
         for (int n = 0; n < kCount; ++n) {
           MR_UNROLL
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            scores[row_tile][n][e] = exp2_approx(scores[row_tile][n][e] * scale_log2 - new_max);
+            scores[row_tile][n][e] = exp2_approx(scores[row_tile][n][e] * scale_log2 - reference);
             sum += scores[row_tile][n][e];
           }
         }

@@ -1,11 +1,14 @@
+// One class over 500 lines: the steps of one computation, which share their temporaries.
 #include "measure/gpu/gpu_attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "measure/attention_errors.h"
 #include "measure/gpu/gpu_values.h"
+#include "measure/score_values.h"
 
 namespace millrace {
 namespace {
@@ -44,6 +47,7 @@ class GpuHeads {
 
   Result<Done> run() {
     if (Result<Done> done = scale_queries(); !done) return done;
+    if (Result<Done> done = show_first_keys(); !done) return done;
     if (Result<Done> done = make_mask(); !done) return done;
     if (Result<Done> done = make_outputs(); !done) return done;
     choose_chunk();
@@ -66,14 +70,20 @@ class GpuHeads {
 
   using Indices = std::vector<size_t>;
 
+  // Whether the heads along a batch index share a gradient: that of their keys, or of a term of the scores.
+  bool is_summed(size_t index) const { return attention_.is_group(index) || lacks_term(index); }
+  bool lacks_term(size_t index) const { return attention_.d_term.valid() && attention_.d_term_axes.batch[index] < 0; }
+
   // All heads of a group together, since the gradients of their keys are one sum; and as many other trailing batch
   // indices as fit.
   void choose_chunk() {
     const int64_t most = std::max<int64_t>(context_.gpu.info().memory_bytes / kShareOfMemory, 1);
-    int64_t points = attention_.queries * attention_.keys * attention_.heads_per_group();
+    const int64_t bytes = kBytesPerScore + std::ssize(attention_.score.nodes) * kBytesOfNumber;
+    int64_t points = attention_.queries * attention_.keys;
+    for (size_t k = 0; k < attention_.batch.size(); ++k) points *= is_summed(k) ? attention_.batch[k] : 1;
     for (size_t k = attention_.batch.size(); k-- > 0;) {
-      const bool is_group = attention_.is_group(k);
-      const bool fits = looped_.empty() && points * attention_.batch[k] * kBytesPerScore <= most;
+      const bool is_group = is_summed(k);
+      const bool fits = looped_.empty() && points * attention_.batch[k] * bytes <= most;
       if (!is_group && fits) points *= attention_.batch[k];
       (is_group || fits ? chunk_ : looped_).push_back(k);
     }
@@ -168,6 +178,16 @@ class GpuHeads {
         {&largest_k_, oracle::kExact, {inner_}},     {&score_error_, oracle::kExact, {query_}},
         {&relative_, oracle::kExact, {query_}},      {&output_, oracle::kBounded, {query_, value_}},
         {&statistics_, oracle::kBounded, {query_}}};
+    if (attention_.has_score_expression()) {
+      wanted.push_back({&scores_, oracle::kBounded, {query_, key_}});
+      wanted.push_back({&errors_, oracle::kExact, {query_, key_}});
+      wanted.push_back({&d_logits_, oracle::kBounded, {query_, key_}});
+      nodes_.resize(attention_.score.nodes.size());
+      for (size_t k = 0; k < nodes_.size(); ++k) {
+        if (attention_.score.nodes[k].kind == ScoreNode::Kind::apply)
+          wanted.push_back({&nodes_[k], oracle::kBounded, {query_, key_}});
+      }
+    }
     if (attention_.backward) {
       const std::vector<Wanted> more = {
           {&gradients_, oracle::kExact, {query_, key_}}, {&d_scores_, oracle::kBounded, {query_, key_}},
@@ -183,6 +203,24 @@ class GpuHeads {
       if (!made) return made.error();
       *each.to = std::move(*made);
     }
+    for (const size_t index : {query_, key_}) {
+      if (Result<Done> done = make_positions(index); attention_.has_score_expression() && !done) return done;
+    }
+    return Done{};
+  }
+
+  // The positions of queries or keys, as numbers.
+  Result<Done> make_positions(size_t index) {
+    std::vector<double> numbers(static_cast<size_t>(extents_[index]));
+    std::iota(numbers.begin(), numbers.end(), 0.0);
+    const auto bytes = static_cast<int64_t>(numbers.size() * sizeof(double));
+    Result<GpuMemory> made = context_.memory(bytes);
+    if (!made) return made.error();
+    if (Result<Done> copied = context_.gpu.copy_in(made->data(), numbers.data(), bytes); !copied) return copied;
+    temporaries_.push_back(std::move(*made));
+    Walk walk{std::vector<int64_t>(extents_.size(), 0), 0};
+    walk.strides[index] = 1;
+    (index == query_ ? query_positions_ : key_positions_) = placed(temporaries_.back(), std::move(walk));
     return Done{};
   }
 
@@ -193,11 +231,17 @@ class GpuHeads {
   Result<Done> task(StepKind kind, int formula, const Indices& outer, const Indices& inner,
                     const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
                     const Change& change = {}) const {
+    return task_over(kind, formula, with_batch(outer), inner, inputs, outputs, change);
+  }
+  // The same over these indices alone.
+  Result<Done> task_over(StepKind kind, int formula, const Indices& outer, const Indices& inner,
+                         const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
+                         const Change& change) const {
     std::vector<Walk> read;
     std::vector<Walk> written;
     for (const Placed* each : inputs) read.push_back(each->walk);
     for (const Placed* each : outputs) written.push_back(each->walk);
-    Task made = make_task(formula, extents_, with_batch(outer), inner, read, written);
+    Task made = make_task(formula, extents_, outer, inner, read, written);
     for (size_t k = 0; k < inputs.size(); ++k) place_tensor(inputs[k]->tensor, made.in[k]);
     for (size_t k = 0; k < outputs.size(); ++k) place_tensor(outputs[k]->tensor, made.out[k]);
     if (change) change(made);
@@ -242,8 +286,34 @@ class GpuHeads {
     place_values(data_.inputs[position], made.out[0]);
     const double product =
         size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
-    made.number = std::ldexp(1, power_of_queries(scale_, attention_.inner, product));
+    const double slope = slope_of(graph_, attention_.score);
+    made.number = std::ldexp(1, power_of_queries(scale_ * slope, attention_.inner, product));
     return context_.oracle.run(StepKind::map, made, context_.memory);
+  }
+
+  // A drawn mask may hide all keys of a query, whose results would be NaN: the first key is visible.
+  Result<Done> show_first_keys() {
+    for (size_t k = 0; k < attention_.score.terms.size(); ++k) {
+      const std::optional<double> visible = visible_value(graph_, attention_.score, k);
+      const AttentionTensor& term = attention_.score.terms[k];
+      if (!visible || term.axes.key < 0) continue;
+      Indices others;
+      for (size_t index = 0; index < query_; ++index) {
+        if (term.axes.batch[index] >= 0) others.push_back(index);
+      }
+      if (term.axes.query >= 0) others.push_back(query_);
+      const Placed to = term_values(term);
+      if (Result<Done> done = task_over(StepKind::map, oracle::kFill, others, {}, {}, {&to},
+                                        [&](Task& made) { made.number = *visible; });
+          !done)
+        return done;
+    }
+    return Done{};
+  }
+
+  Placed term_values(const AttentionTensor& term) const {
+    const GpuMemory& values = data_.inputs[position_in(partition_.reads, term.tensor)];
+    return placed(values, walk_of(term.tensor, term.axes, query_, key_, term.axes.query, term.axes.key));
   }
 
   Result<Done> make_mask() {
@@ -309,6 +379,7 @@ class GpuHeads {
     k_ = at_point(input(Attention::k));
     v_ = at_point(input(Attention::v));
     drawn_mask_ = at_point(mask());
+    place_nodes();
     const AttentionErrors errors(attention_);
     if (Result<Done> done = find_weights(errors); !done) return done;
     if (Result<Done> done = find_output(errors); !done) return done;
@@ -323,12 +394,15 @@ class GpuHeads {
                      [&] {
                        return contract({query_, key_}, {inner_}, q_, keys_, weights_);
                      },
+                     [&] { return fold(oracle::kLargestMagnitude, {inner_}, key_, {&k_}, largest_k_); },
                      [&] {
-                       return map(oracle::kScore, {query_, key_}, {&weights_}, weights_, [&](Task& made) {
-                         made.number = scale_;
-                         made.is_boolean = attention_.causal ? 1 : 0;
-                       });
+                       return fold(oracle::kMagnitude, {query_}, inner_, {&q_, &largest_k_}, score_error_);
                      },
+                     [&] {
+                       return linear({query_}, score_error_, error.per_magnitude, one_number(0, extents_.size()), 0, 0,
+                                     score_error_);
+                     },
+                     [&] { return find_logits(); },
                      [&] { return fold(oracle::kLargest, {query_}, key_, {&weights_}, largest_); },
                      [&] {
                        return fold(oracle::kShiftedExponential, {query_}, key_, {&weights_, &largest_}, total_);
@@ -339,14 +413,127 @@ class GpuHeads {
                      [&] {
                        return map(oracle::kLogSum, {query_}, {&total_, &largest_}, log_sum_);
                      },
-                     [&] { return fold(oracle::kLargestMagnitude, {inner_}, key_, {&k_}, largest_k_); },
+                     [&] { return find_logit_errors(); },
+                     [&] { return linear({query_}, score_error_, 1, log_sum_, error.per_log_sum, 0, score_error_); }});
+  }
+
+  // --- The expression of the scores ---
+
+  // Multiplies products by a factor, and hides those outside the window.
+  enum class Outside { stays, is_hidden };
+  Result<Done> score(const Placed& from, double factor, Outside outside) const {
+    return map(oracle::kScore, {query_, key_}, {&from}, weights_, [&](Task& made) {
+      const KeyWindow window = attention_.keys_seen();
+      made.number = factor;
+      made.is_boolean = outside == Outside::is_hidden && !window.is_everything() ? 1 : 0;
+      made.numbers[0] = static_cast<double>(window.first);
+      made.numbers[1] = static_cast<double>(window.last);
+    });
+  }
+
+  // weights_, from products to logits.
+  Result<Done> find_logits() const {
+    if (!attention_.has_score_expression()) return score(weights_, scale_, Outside::is_hidden);
+    return in_order({[&] { return score(weights_, scale_, Outside::stays); },
                      [&] {
-                       return fold(oracle::kMagnitude, {query_}, inner_, {&q_, &largest_k_}, score_error_);
+                       return map(oracle::kWithError, {query_, key_}, {&weights_, &score_error_}, scores_);
                      },
+                     [&] { return apply_nodes(Stage::logits); },
+                     [&] { return score(node(attention_.score.logit), 1, Outside::is_hidden); }});
+  }
+
+  // The largest error of a row's logits, of those with a weight.
+  Result<Done> find_logit_errors() const {
+    if (!attention_.has_score_expression()) return Done{};
+    return in_order(
+        {[&] {
+           return map(oracle::kErrorOfLogit, {query_, key_}, {&node(attention_.score.logit), &weights_}, errors_);
+         },
+         [&] { return fold(oracle::kLargest, {query_}, key_, {&errors_}, score_error_); }});
+  }
+
+  // Places numbers, and terms at this point.
+  void place_nodes() {
+    for (size_t k = 0; k < nodes_.size(); ++k) {
+      const ScoreNode& own = attention_.score.nodes[k];
+      if (own.kind == ScoreNode::Kind::number)
+        nodes_[k] = one_number(number_of_node(graph_, own, data_.numbers), extents_.size());
+      if (own.kind == ScoreNode::Kind::term) nodes_[k] = at_point(term_values(attention_.score.terms[own.term]));
+    }
+  }
+
+  const Placed& node(size_t k) const {
+    switch (attention_.score.nodes[k].kind) {
+      case ScoreNode::Kind::score: return scores_;
+      case ScoreNode::Kind::gradient: return d_logits_;
+      case ScoreNode::Kind::query: return query_positions_;
+      case ScoreNode::Kind::key: return key_positions_;
+      default: return nodes_[k];
+    }
+  }
+
+  // Runs the operators that do not depend on the logits' gradients, or those that do.
+  enum class Stage { logits, gradients };
+  Result<Done> apply_nodes(Stage stage) const {
+    constexpr double kRoundoff = 0x1p-24;  // of float32
+    const std::vector<bool> late = depends_on(attention_.score, ScoreNode::Kind::gradient);
+    for (size_t k = 0; k < nodes_.size(); ++k) {
+      const ScoreNode& own = attention_.score.nodes[k];
+      if (own.kind != ScoreNode::Kind::apply || late[k] != (stage == Stage::gradients)) continue;
+      std::vector<const Placed*> inputs;
+      for (const size_t input : own.inputs) inputs.push_back(&node(input));
+      const auto change = [&](Task& made) {
+        made.number = own.value;
+        made.roundoff = kRoundoff;
+      };
+      if (Result<Done> done = map(static_cast<int>(own.op), {query_, key_}, inputs, nodes_[k], change); !done)
+        return done;
+    }
+    return Done{};
+  }
+
+  // d_scores_ from the gradients of the logits, scaled and rounded; and the gradient of a term.
+  Result<Done> find_expression_gradients() const {
+    return in_order({[&] { return apply_nodes(Stage::gradients); },
                      [&] {
-                       return linear({query_}, score_error_, error.per_magnitude, log_sum_, error.per_log_sum, 0,
-                                     score_error_);
-                     }});
+                       return map(oracle::kScaledGradient, {query_, key_}, {&node(*attention_.score.d_score)},
+                                  d_scores_, [&](Task& made) {
+                                    const StorageError error = storage_error_of(type_);
+                                    made.number = scale_;
+                                    made.numbers[0] = error.relative;
+                                    made.numbers[1] = error.absolute;
+                                    made.numbers[2] = error.absolute;
+                                  });
+                     },
+                     [&] { return attention_.d_term.valid() ? expect_term_gradient() : Result<Done>(Done{}); }});
+  }
+
+  Result<Done> expect_term_gradient() const {
+    Indices kept;
+    Indices summed;
+    for (const size_t k : chunk_) (lacks_term(k) ? summed : kept).push_back(k);
+    kept.insert(kept.end(), {query_, key_});
+    const AttentionAxes& axes = attention_.d_term_axes;
+    const Walk walk = walk_of(attention_.d_term, axes, query_, key_, axes.query, axes.key);
+    const ExpectedOnGpu& expected = data_.expected[position_in(partition_.writes, attention_.d_term)];
+    const Placed values = at_point(placed(expected.values, walk));
+    const Placed tolerances = at_point(placed(expected.tolerances, walk));
+    Result<GpuMemory> sums = context_.memory(points_of(extents_, kept) * kBytesOfNumber);
+    if (!sums) return sums.error();
+    Placed total = placed(*sums, row_major(extents_, kept));
+    total.tensor.format = oracle::kBounded;
+    const Placed& own = node(*attention_.score.d_term);
+    const auto stored = [&](Task& made) {
+      const StorageError error = storage_error_of(graph_.tensor(attention_.d_term).dtype);
+      made.scale = 1;
+      made.numbers[0] = error.relative;
+      made.numbers[1] = error.absolute;
+    };
+    Result<Done> done = task_over(StepKind::fold, oracle::kValue, kept, summed, {&own}, {&total},
+                                  [](Task& made) { made.roundoff = 0x1p-24; });
+    if (done) done = task_over(StepKind::map, oracle::kTolerance, kept, {}, {&total}, {&values, &tolerances}, stored);
+    if (done) done = context_.gpu.wait();  // before the sums are freed
+    return done;
   }
 
   // A weight after the dropout, with the relative error in relative_.
@@ -412,7 +599,9 @@ class GpuHeads {
            return fold(oracle::kMagnitude, {query_}, value_, {&d_o, &output_error_}, inner_error_);
          },
          [&] { return linear({query_}, score_error_, 1, log_sum_, weight.per_log_sum, weight.constant, relative_); },
-         [&] { return drop(); }, [&] { return find_score_gradients(); },
+         [&] { return drop(); },
+         [&] { return find_score_gradients(attention_.has_score_expression() ? d_logits_ : d_scores_); },
+         [&] { return attention_.has_score_expression() ? find_expression_gradients() : Result<Done>(Done{}); },
          [&] {
            return contract({query_, inner_}, {key_}, d_scores_, k_, d_q_);
          },
@@ -433,12 +622,14 @@ class GpuHeads {
          }});
   }
 
-  Result<Done> find_score_gradients() const {
+  // Scaled and rounded, unless an expression is between them and the products.
+  Result<Done> find_score_gradients(const Placed& to) const {
     return map(oracle::kGradientOfScore, {query_, key_},
-               {&weights_, &gradients_, &inner_product_, &drawn_mask_, &gradient_error_, &inner_error_, &relative_},
-               d_scores_, [&](Task& made) {
-                 const StorageError error = storage_error_of(type_);
-                 made.number = scale_;
+               {&weights_, &gradients_, &inner_product_, &drawn_mask_, &gradient_error_, &inner_error_, &relative_}, to,
+               [&](Task& made) {
+                 const bool last = !attention_.has_score_expression();
+                 const StorageError error = last ? storage_error_of(type_) : StorageError();
+                 made.number = last ? scale_ : 1;
                  made.numbers[0] = error.relative;
                  made.numbers[1] = error.absolute;
                  made.numbers[2] = error.absolute;
@@ -474,6 +665,9 @@ class GpuHeads {
   Placed statistics_;                  // log_sum_ with its error
   Placed gradients_, inner_product_, d_scores_;
   Placed gradient_error_, output_error_, inner_error_;
+  Placed scores_, errors_, d_logits_;  // with an expression: scaled scores, errors of the logits, their gradients
+  Placed query_positions_, key_positions_;
+  std::vector<Placed> nodes_;  // of the expression
   Placed d_q_, d_k_, d_v_;
 };
 

@@ -157,10 +157,10 @@ class AttentionConfigs : public ConfigGroups {
         number_of(attention_.mask, [&](const Layout& layout) { return layout.storage == storage; });
   }
 
-  // Masks are generated in both passes; or forward stores bits, if a warp's 32 keys are a word of them and it visits
-  // all keys.
+  // Masks are generated in both passes; or forward stores bits, if a warp's 32 keys are a word of them. With a window
+  // it would generate many more bits than backward reads.
   std::vector<MaskStorage> mask_storages() const {
-    if (!attention_.mask.valid() || attention_.causal || attention_.window) return {MaskStorage::regenerated};
+    if (!attention_.mask.valid() || attention_.window) return {MaskStorage::regenerated};
     const std::vector<DimId>& dims = graph_.tensor(attention_.mask).dims;
     const bool words = attention_.mask_axes.key + 1 == std::ssize(dims) && attention_.keys % kWord == 0;
     return words ? std::vector{MaskStorage::regenerated, MaskStorage::bits} : std::vector{MaskStorage::regenerated};

@@ -179,6 +179,19 @@ inline std::vector<AttentionCase> attention_cases() {
                   p.queries = 72;
                   p.keys = 96;
                 }),
+      make_case("masks as bits, causal", {2, 1, 32, 2},
+                [](AttentionProblem& p) {
+                  p.causal = true;
+                  p.rate = 0.3;
+                  p.mask_bits = true;
+                  p.queries = 50;
+                  p.keys = 160;
+                }),
+      make_case("masks as bits, causal, wgmma", {4, 1, 64, 2, true, true},
+                [](AttentionProblem& p) {
+                  like_bert(p);
+                  p.causal = true;
+                }),
       make_case("masks as bits, wgmma", {4, 1, 64, 2, true},
                 [](AttentionProblem& p) {
                   p.batch = {2};

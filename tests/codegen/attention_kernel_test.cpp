@@ -204,8 +204,8 @@ AttentionCase random_case(uint64_t seed) {
     backward.backward = true;
     config.single_kernel = can_be_single_kernel(build_attention(backward).partition.attention, config);
   }
-  p.mask_bits = p.rate > 0 && !p.causal && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 &&
-                config.warps * config.row_tiles > 1;
+  p.mask_bits =
+      p.rate > 0 && p.mask_order == MaskOrder::keys_last && p.keys % 32 == 0 && config.warps * config.row_tiles > 1;
   return {concat("random, seed ", seed, ": ", print_config(config), "; ", p.queries, " x ", p.keys, ", ", p.inner,
                  " and ", p.values, p.causal ? ", causal" : "", p.backward ? ", backward" : ", forward"),
           config, p};

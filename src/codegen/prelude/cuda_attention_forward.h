@@ -30,6 +30,16 @@ MR_DEVICE void fetch_key_tile(int tile, SmemAddress to, const K& k, const V& v) 
                                                            S::kKeys);
 }
 
+// The bits of hidden keys, so that the stored mask is complete. `tile`: the first that the block did not visit.
+template <class S, class M>
+MR_DEVICE void store_hidden_bits(const M& mask, int row, int tile) {
+  MR_NO_UNROLL
+  for (int key = tile * S::kTileColumns; key < S::kKeys; key += 32) {
+    u32 bits[1][S::kRowTiles][2];
+    find_mask_bits<S>(bits, mask, row, key);
+  }
+}
+
 template <class S, class Q, class K, class V, class O, class L, class M, class X>
 MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, const O& o, const L& log_sum_exp,
                                  double scale, const M& mask, const X& score) {
@@ -68,6 +78,7 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
     finish_wgmma<S>(acc);
   };
   pipeline.for_each(work);
+  if constexpr (M::kStoresBits) store_hidden_bits<S>(mask, row, key_tiles<S>(block));
   barrier();
   float factors[S::kRowTiles][2];
   MR_UNROLL

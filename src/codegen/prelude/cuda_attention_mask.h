@@ -69,6 +69,7 @@ struct DropoutMask {
   u64 first;  // number of the head's first element
   u8* bits;   // of the whole tensor
   static constexpr bool kReadsBits = S::kMaskBits && S::kBackward;
+  static constexpr bool kStoresBits = S::kMaskBits && !S::kBackward;
 
   MR_DEVICE u64 element(int query, int key) const {
     return first + static_cast<u64>(query) * S::kMaskQuery + static_cast<u64>(key) * S::kMaskKey;
@@ -195,6 +196,7 @@ struct DropoutMask {
 
 struct NoDropout {
   static constexpr bool kReadsBits = false;
+  static constexpr bool kStoresBits = false;
   MR_DEVICE float scale() const { return 1; }
   MR_DEVICE u32 find_bits(int, int) const { return 0; }
   MR_DEVICE void find_square(u32 (&)[2], int, int, SmemAddress, int) const {}

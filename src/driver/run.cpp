@@ -93,7 +93,7 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
   if (known)
     return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, and this is a program"),
                        "use --device reference, or run a plan");
-  return Error::make(ErrorKind::unavailable, concat("unknown device '", options.device, "'"),
+  return Error::make(ErrorKind::bad_input, concat("unknown device '", options.device, "'"),
                      "use --device reference, or for a plan its own device");
 }
 

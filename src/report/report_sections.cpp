@@ -121,9 +121,11 @@ DataTable path_table(const ReportArtefacts& artefacts) {
        {"writes", "writes", false},
        {"seconds", "time"},
        {"fastest_seconds", "its fastest candidate"},
+       {"implementation", "implementation", false},
        {"candidate", "candidate", false}},
       {},
       true};
+  const CandidateWords words(artefacts.training.graph, artefacts.candidates);
   std::map<std::string, const Partition*> partitions;
   for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
     partitions[candidates.partition.name] = &candidates.partition;
@@ -137,11 +139,13 @@ DataTable path_table(const ReportArtefacts& artefacts) {
   for (const PlanLaunch& launch : artefacts.plan.launches) {
     const auto partition = partitions.find(launch.partition);
     const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
-    table.rows.push_back(
-        {name_of(launch), name_of(launch.pass), join(layouts_in(artefacts.plan, launch, 0, reads), ", "),
-         join(layouts_in(artefacts.plan, launch, reads, launch.buffers.size()), ", "),
-         seconds_cell(launch.predicted_seconds),
-         seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0), launch.candidate});
+    table.rows.push_back({name_of(launch), name_of(launch.pass),
+                          join(layouts_in(artefacts.plan, launch, 0, reads), ", "),
+                          join(layouts_in(artefacts.plan, launch, reads, launch.buffers.size()), ", "),
+                          seconds_cell(launch.predicted_seconds),
+                          seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0),
+                          launch.partition.empty() ? "layout conversion" : words.of(launch.partition, launch.candidate),
+                          launch.candidate});
   }
   return table;
 }

@@ -15,6 +15,11 @@ logged cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PA
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror"
 logged cmake --build "$folder/example"
 
+grep -q '^\.TH MILLRACE 1' "$folder/prefix/share/man/man1/millrace.1"
+bash -n "$folder/prefix/share/bash-completion/completions/millrace"
+grep -q '^#compdef millrace' "$folder/prefix/share/zsh/site-functions/_millrace"
+grep -q '^complete -c millrace' "$folder/prefix/share/fish/vendor_completions.d/millrace.fish"
+
 "$make_plan" "$root/models/mha.py" "$folder/plan" tiny
 # The plan contains its kernels, which this user's cache recorded: nothing is compiled and no compiler is needed.
 PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2

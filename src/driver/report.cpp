@@ -195,8 +195,8 @@ Result<std::string> report_program(const ReportOptions& options) {
   }
   if (options.explore.format == Format::json) return document_json(*document);
   return concat(document_text(*document, options.colours), "\nThe report is ", printable_line(out),
-                options.csv.empty() ? "" : concat("; its tables are in ", options.csv),
-                options.svg.empty() ? "" : concat("; its pictures are in ", options.svg), ".\n");
+                options.csv.empty() ? "" : concat("; its tables are in ", printable_line(options.csv)),
+                options.svg.empty() ? "" : concat("; its pictures are in ", printable_line(options.svg)), ".\n");
 }
 
 }  // namespace millrace

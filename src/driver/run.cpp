@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/quote.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "driver/callers_tensors.h"
@@ -51,7 +52,7 @@ std::string summary_text(const std::vector<StoredTensor>& made, const RunOptions
   }
   std::string text = table.text(100);
   text += options.out.empty() ? "\nnothing was written; use --out FILE to store the results and gradients\n"
-                              : concat("\nwritten to ", options.out, "\n");
+                              : concat("\nwritten to ", printable_line(options.out), "\n");
   return text;
 }
 

@@ -111,7 +111,7 @@ nlohmann::ordered_json seconds_json(const std::optional<StepSeconds>& time) {
 }  // namespace
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {
-  std::string text = concat(plan.program.file, " on ", made.device, "\n\n");
+  std::string text = concat(printable_line(plan.program.file), " on ", made.device, "\n\n");
   const auto line = [&](const std::string& what, const std::string& content) {
     text += wrapped(what + std::string(kIndent - what.size(), ' ') + content, kIndent);
   };

@@ -262,6 +262,30 @@ DataTable buffers_table(const ReportArtefacts& artefacts) {
   return table;
 }
 
+DataTable traffic_table(const std::vector<TensorTraffic>& traffic) {
+  DataTable table{"traffic",
+                  "The bytes that the launches of a step move of each tensor, most first.",
+                  {{"tensor", "tensor", false},
+                   {"bytes", "moved"},
+                   {"read_bytes", "read"},
+                   {"written_bytes", "written"},
+                   {"reads", "launches that read it"},
+                   {"writes", "launches that write it"},
+                   {"percent", "% of all"}},
+                  {},
+                  true};
+  double all = 0;
+  for (const TensorTraffic& tensor : traffic) all += static_cast<double>(tensor.bytes());
+  const auto bytes = [](int64_t count) {
+    return Cell(short_bytes(static_cast<double>(count)), static_cast<double>(count));
+  };
+  for (const TensorTraffic& tensor : traffic)
+    table.rows.push_back({tensor.tensor, bytes(tensor.bytes()), bytes(tensor.read_bytes), bytes(tensor.written_bytes),
+                          Cell(concat(tensor.reads), tensor.reads), Cell(concat(tensor.writes), tensor.writes),
+                          percent_cell(all > 0 ? static_cast<double>(tensor.bytes()) / all : 0)});
+  return table;
+}
+
 }  // namespace
 
 Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
@@ -284,6 +308,9 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
   section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward, layout));
   section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward, layout));
   section.add(layout.note());
+  const std::vector<TensorTraffic> traffic = tensor_traffic(artefacts.plan, artefacts.candidates);
+  section.add(traffic_picture(traffic));
+  section.add(traffic_table(traffic));
   return section;
 }
 
@@ -346,6 +373,7 @@ Section memory_section(const ReportArtefacts& artefacts) {
                   "All temporaries share one block of memory, the arena. A tensor occupies its bytes from the first "
                   "launch that touches it to the last; other tensors use the same bytes before and after.",
                   {}};
+  section.add(live_picture(artefacts.plan));
   section.add(memory_picture(artefacts));
   section.add(buffers_table(artefacts));
   return section;

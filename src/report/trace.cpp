@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "report/json_text.h"
+#include "report/live_bytes.h"
 
 namespace millrace {
 namespace {
@@ -31,17 +32,6 @@ int threads_of(const PlanLaunch& launch) {
 }
 
 int lanes_of(const StepPlan& plan, const PlanLaunch& launch) { return is_gpu(plan) ? 1 : threads_of(launch); }
-
-// Bytes of the arena's buffers that a launch finds alive.
-int64_t live_bytes(const StepPlan& plan, int launch) {
-  int64_t bytes = 0;
-  for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.location == BufferLocation::arena && buffer.first >= 0 && buffer.first <= launch &&
-        launch <= buffer.last)
-      bytes += buffer.bytes;
-  }
-  return bytes;
-}
 
 // Events of trace format "complete": times in microseconds.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
@@ -104,13 +94,14 @@ std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& ru
                            run[last].begin + run[last].seconds - run[first].begin));
     first = last + 1;
   }
+  const std::vector<LiveBytes> live = live_bytes(plan);
   for (const TracedLaunch& traced : run) {
     events.push_back(launch_event(plan, traced));
     for (int thread = 1; thread < lanes_of(plan, plan.launches[traced.launch]); ++thread) {
       events.push_back(Json(events.back()));
       events.back()["tid"] = kLaunches + thread;
     }
-    events.push_back(counter(traced.begin, live_bytes(plan, static_cast<int>(traced.launch))));
+    events.push_back(counter(traced.begin, live[traced.launch].all()));
   }
   if (!run.empty()) events.push_back(counter(run.back().begin + run.back().seconds, 0));
   JsonText json;

@@ -36,12 +36,19 @@ void draw_launch(Svg& svg, const LiveScale& scale, const StepPlan& plan, const L
 }
 
 void draw_axis(Svg& svg, const LiveScale& scale) {
-  const double tick = tick_of(scale.most, kLiveTicks);
+  double tick = 1;  // a power of two, so that bytes are round in their units
+  while (tick * kLiveTicks < scale.most) tick *= 2;
   for (int k = 0; tick * k <= scale.most * 1.001; ++k) {
     const double y = scale.y(static_cast<int64_t>(tick * k));
     svg.line({kLiveLeft, y}, {kLiveRight, y}, "grid");
     svg.text({kLiveLeft - 6, y + 4}, short_bytes(tick * k), "label", "end");
   }
+}
+
+void draw_backward(Svg& svg, const LiveScale& scale, const StepPlan& plan) {
+  const auto first = static_cast<size_t>(first_of_backward(plan));
+  if (first == 0 || first >= plan.launches.size()) return;
+  svg.line({scale.x(first), kLiveTop}, {scale.x(first), kLiveBottom + 6}, "fastest", 1.5, "backward begins here");
 }
 
 // The text is on the side of the line where there is room.
@@ -66,11 +73,12 @@ Picture live_picture(const StepPlan& plan) {
                         static_cast<double>(std::max<int64_t>(1, most))};
   if (most > 0) draw_axis(svg, scale);
   for (size_t k = 0; k < live.size(); ++k) draw_launch(svg, scale, plan, live[k], k);
+  draw_backward(svg, scale, plan);
   if (most > 0) draw_peak(svg, scale, plan, live[peak], peak);
   svg.text({kLiveLeft, kLiveBottom + 20}, concat("launches of a step: 1 to ", plan.launches.size()), "label");
   return {"live_bytes",
           "Bytes that hold values while each launch runs: green ones are saved by forward for backward, blue ones are "
-          "temporaries of one pass. No arena can be smaller than the peak.",
+          "temporaries of one pass. Backward begins at the vertical line. No arena can be smaller than the peak.",
           std::move(svg).finish(), false};
 }
 

@@ -82,7 +82,7 @@ def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metr
 
 
 def modelled(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings) -> list[dict]:
-    operators = json_of([options.millrace, "bench", str(plan), "--seconds", "1", "--json"])["operators"]
+    operators = json_of([options.millrace, "bench", str(plan), "--seconds", "1", "--json"])["launches"]
     if len(operators) != len(known):
         raise Failed(f"the plan has {len(known)} launches, but bench timed {len(operators)}")
     return [metric.modelled_row(launch, row["seconds"], ceilings) for launch, row in zip(known, operators)]

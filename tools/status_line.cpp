@@ -11,6 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/quote.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -94,7 +96,7 @@ void StatusLine::show(const millrace::Progress& progress) {
 void StatusLine::print(const std::string& line) {
   const std::lock_guard lock(mutex_);
   erase();
-  std::cerr << line << std::endl;
+  std::cerr << millrace::printable(line) << std::endl;
 }
 
 void StatusLine::finish() {

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "millrace/version.h"
+
 #define MILLRACE_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -93,10 +93,15 @@ struct DatabaseOptions {
   std::vector<std::string> others;  // databases to merge into it
   Format format = Format::text;
   int width = 100;
-  std::string* notice = nullptr;  // filled, if not null, with a message to print besides the result
+  std::function<void(const std::string&)> notice;  // a message besides the result
+  // Of prune_database: rows that all given conditions select.
+  std::string before;      // "2026-01-31": taken before this day
+  std::string other_than;  // of devices whose text does not contain this
+  bool refused = false;    // of candidates that were wrong, crashed or failed
+  bool dry_run = false;    // count them, but delete nothing
 };
 
-// What the database of measurements contains, per device.
+// What the database of measurements contains, per device and per program.
 Result<std::string> list_database(const DatabaseOptions& options);
 // Adds other databases' rows; of two rows with the same key the later one is kept.
 Result<std::string> merge_database(const DatabaseOptions& options);
@@ -104,6 +109,18 @@ Result<std::string> merge_database(const DatabaseOptions& options);
 Result<std::string> export_database(const DatabaseOptions& options);
 // Adds exported rows, all or none.
 Result<std::string> import_database(const DatabaseOptions& options);
+
+// Deletes rows.
+Result<std::string> prune_database(const DatabaseOptions& options);
+
+struct CacheOptions {
+  Format format = Format::text;
+};
+
+// Where compiled kernels are, how many, and their size.
+Result<std::string> show_cache(const CacheOptions& options);
+// Deletes them. They are compiled again when they are needed.
+Result<std::string> clean_cache(const CacheOptions& options);
 
 // The state of an exploration, for display.
 struct Progress {
@@ -135,6 +152,9 @@ struct ExploreOptions {
 // Checks and times candidates, and stores every outcome in the database.
 Result<std::string> explore_program(const ExploreOptions& options);
 
+// What the database has of the program on this machine. Measures nothing.
+Result<std::string> show_measurements(const ExploreOptions& options);
+
 struct SelectOptions {
   ExploreOptions explore;        // its program may be a JSON file of measurements
   std::string method = "exact";  // or "sssp", the paper's shortest path
@@ -162,10 +182,11 @@ struct ReportOptions {
   ExploreOptions explore;            // its program's path may be a plan's
   std::string method = "exact";      // how to select, for a program
   std::vector<std::string> compare;  // two plans to compare, in place of a program
-  std::string out = "report.html";
-  std::string csv;       // folder for every table; empty: none
-  std::string svg;       // folder for every picture; empty: none
-  bool colours = false;  // in the text
+  std::string out;                   // empty: report.html, of a plan in the plan's folder
+  bool open = false;                 // opens it with the desktop's browser
+  std::string csv;                   // folder for every table; empty: none
+  std::string svg;                   // folder for every picture; empty: none
+  bool colours = false;              // in the text
 };
 
 // Reports data movement and times from earlier measurements: an HTML file, and a summary as text or JSON.
@@ -177,6 +198,9 @@ struct DoctorOptions {
 
 // What Millrace finds on this machine, and how to install what is missing. Creates nothing.
 Result<std::string> examine_machine(const DoctorOptions& options);
+
+// An error as a JSON object, with the exit code of the program that fails with it.
+std::string error_json(const Error& error, int exit_code);
 
 // "0.1.0"
 std::string version();

@@ -4,12 +4,15 @@
 //   millrace::Result<millrace::Plan> plan = millrace::Plan::load("plan");
 //   millrace::Tensors tensors;  // pointers to memory, laid out as plan->arguments() and the other lists say
 //   plan->step(tensors, seed, step);
+//
+// millrace/tensors.h allocates them, and sets and gets their elements by name.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/result.h"
@@ -72,6 +75,11 @@ class Plan {
   const std::vector<TensorInfo>& result_gradients() const;  // one per result
   // One per argument; only the name is set for an argument without a gradient.
   const std::vector<TensorInfo>& argument_gradients() const;
+
+  // One of them by its name; an error that names the others if there is none.
+  Result<TensorInfo> argument(std::string_view name) const;
+  Result<TensorInfo> result(std::string_view name) const;
+  Result<TensorInfo> gradient(std::string_view name) const;  // "d_x", of an argument or of a result
 
   const std::string& device() const;  // where the tensors must be: "cpu" or "cuda"
   double predicted_seconds() const;   // per step

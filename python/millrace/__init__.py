@@ -9,11 +9,16 @@ __version__ = "0.1.0"
 _LIBRARY = {
     "MillraceError": "_library",
     "Plan": "plan",
+    "PlanTensors": "plan",
     "analyze": "commands",
     "bench": "commands",
     "find_plan": "plan_cache",
+    "from_bfloat16": "half",
+    "from_float16": "half",
     "fuse": "commands",
     "optimize": "commands",
+    "to_bfloat16": "half",
+    "to_float16": "half",
 }
 
 __all__ = ["__version__", *_LIBRARY]

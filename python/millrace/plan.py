@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import difflib
 import os
 from typing import Sequence
 
 import numpy as np
 
 from millrace import _library
+from millrace.half import from_bfloat16, to_bfloat16
 from millrace._library import (ARGUMENT_GRADIENTS, ARGUMENTS, RESULT_GRADIENTS, RESULTS, Call, MillraceError,
                                TensorInfo, check, library, tensor_info)
 
@@ -16,9 +18,19 @@ _ALIGNMENT = 64
 
 
 def _aligned(count: int) -> np.ndarray:
+    count = max(count, 1)  # an empty slice would have the address of its array
     memory = np.empty(count + _ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + count]
+
+
+def _named(infos: Sequence[TensorInfo], name: str, what: str) -> TensorInfo:
+    known = {info.name: info for info in infos if info.dtype}
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, 1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(known)}"
+    raise MillraceError(f"the plan has no {what} '{name}'; {remedy}", 2)
 
 
 class Forward:
@@ -63,6 +75,17 @@ class Plan:
         count = library().millrace_plan_count(self._handle, which)
         return [tensor_info(self._handle, which, position) for position in range(count)]
 
+    def argument(self, name: str) -> TensorInfo:
+        """The argument of this name; an error that suggests another if there is none."""
+        return _named(self.arguments, name, "argument")
+
+    def result(self, name: str) -> TensorInfo:
+        return _named(self.results, name, "result")
+
+    def gradient(self, name: str) -> TensorInfo:
+        """Of an argument or of a result: "d_x"."""
+        return _named(self.argument_gradients + self.result_gradients, name, "gradient")
+
     def forward(self, arguments: Sequence, seed: int = 0, step: int = 0) -> tuple[list[np.ndarray], Forward]:
         """Returns the results and the state for backward. Dropout masks depend only on seed and step."""
         if self.device != "cpu":
@@ -98,9 +121,7 @@ class Plan:
 
     @staticmethod
     def _dtype(info: TensorInfo) -> np.dtype:
-        if info.dtype == "bfloat16":
-            raise MillraceError(f"'{info.name}' is bfloat16, which NumPy does not support; use millrace.torch", 2)
-        return np.dtype(info.dtype)
+        return np.dtype("uint16" if info.dtype == "bfloat16" else info.dtype)  # NumPy has no bfloat16: its bits
 
     def _empty(self, info: TensorInfo, memory: np.ndarray | None = None) -> np.ndarray:
         """A new array in the plan's layout. `memory`: the bytes to use, if it is a slice of another array."""
@@ -153,7 +174,8 @@ class Plan:
         if not isinstance(value, np.ndarray):
             value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         if value.dtype != self._dtype(info):
-            raise MillraceError(f"'{info.name}' is {value.dtype} where the plan has {info.dtype}; use .astype()", 2)
+            remedy = "use millrace.to_bfloat16()" if info.dtype == "bfloat16" else "use .astype()"
+            raise MillraceError(f"'{info.name}' is {value.dtype} where the plan has {info.dtype}; {remedy}", 2)
         if value.shape != info.shape:
             raise MillraceError(f"'{info.name}' is {list(value.shape)} where the plan has {list(info.shape)}; a plan "
                                 "is for one shape", 2)
@@ -163,3 +185,54 @@ class Plan:
         laid_out = self._empty(info)
         laid_out[...] = value
         return laid_out
+
+
+class PlanTensors:
+    """Memory for all tensors of a plan, with access by name.
+
+        tensors = millrace.PlanTensors(plan)
+        tensors.set("x", values)
+        tensors.step(seed=1)
+        tensors.get("out"), tensors.get("d_x")
+    """
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        lists = (plan.arguments, plan.results, plan.result_gradients, plan.argument_gradients)
+        self._infos = {info.name: info for infos in lists for info in infos if info.dtype}
+        self._arrays = {}
+        for infos in lists:
+            for info, array in zip(infos, plan._all_empty(infos)):
+                if info.dtype:
+                    self._arrays[info.name] = np.zeros(()) if array is None else array
+                    self._arrays[info.name][...] = 0
+
+    def set(self, name: str, values) -> None:
+        """Elements in the program's order of axes, converted to the tensor's type."""
+        info = _named(self._infos.values(), name, "tensor")
+        values = np.asarray(values)
+        if values.size != self._arrays[name].size:
+            raise MillraceError(f"{values.size} values for '{name}'; it has {self._arrays[name].size} elements", 2)
+        values = values.reshape(self._arrays[name].shape)
+        self._arrays[name][...] = to_bfloat16(values) if info.dtype == "bfloat16" else values
+
+    def get(self, name: str) -> np.ndarray:
+        """The elements; those of a bfloat16 tensor as float32."""
+        info = _named(self._infos.values(), name, "tensor")
+        array = self._arrays[name]
+        return from_bfloat16(np.ascontiguousarray(array)) if info.dtype == "bfloat16" else array.copy()
+
+    def data(self, name: str) -> np.ndarray:
+        """The tensor's own memory, in the plan's layout; the bits if it is bfloat16."""
+        _named(self._infos.values(), name, "tensor")
+        return self._arrays[name]
+
+    def step(self, seed: int = 0, step: int = 0) -> None:
+        """Forward, then backward."""
+        plan = self.plan
+        results, state = plan.forward([self._arrays[info.name] for info in plan.arguments], seed, step)
+        gradients = plan.backward(state, [self._arrays[info.name] for info in plan.result_gradients])
+        for infos, made in ((plan.results, results), (plan.argument_gradients, gradients)):
+            for info, array in zip(infos, made):
+                if array is not None:
+                    self._arrays[info.name][...] = array

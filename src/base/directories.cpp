@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/descriptor.h"
+#include "base/quote.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -95,7 +96,7 @@ Result<Done> make_private_directory(const std::string& path) {
                        concat("Millrace executes files from it, so you must own it: remove it or change its owner"));
   if ((status.st_mode & kWritableByOthers) != 0)
     return Error::make(ErrorKind::failed, concat("other users may write to '", path, "'"),
-                       concat("Millrace executes files from it: run chmod go-w '", path, "'"));
+                       concat("Millrace executes files from it: run chmod go-w ", shell_word(path)));
   return Done{};
 }
 
@@ -119,7 +120,7 @@ Result<Done> check_own_file(int descriptor, const std::string& path) {
                        "remove it, or change its owner if you trust its content");
   if ((status.st_mode & kWritableByOthers) != 0)
     return Error::make(ErrorKind::failed, concat("other users may write to '", path, "'"),
-                       concat("run chmod go-w '", path, "' if you trust its content"));
+                       concat("run chmod go-w ", shell_word(path), " if you trust its content"));
   return Done{};
 }
 

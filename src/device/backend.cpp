@@ -157,8 +157,7 @@ Result<const BackendKind*> backend_named(std::string_view name) {
     if (kind.name == name) return &kind;
     known.push_back(concat("--device ", kind.name));
   }
-  return Error::make(ErrorKind::unavailable, concat("unknown device '", name, "'"),
-                     concat("use ", join(known, " or ")));
+  return Error::make(ErrorKind::bad_input, concat("unknown device '", name, "'"), concat("use ", join(known, " or ")));
 }
 
 const BackendKind& backend_of_text(std::string_view text) {

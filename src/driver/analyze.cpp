@@ -1,7 +1,10 @@
 // `millrace analyze`: program to printed analysis.
+#include <string_view>
+
 #include "autodiff/print.h"
 #include "driver/pipeline.h"
 #include "millrace/millrace.h"
+#include "millrace/version.h"
 #include "report/analysis_report.h"
 
 namespace millrace {
@@ -19,6 +22,9 @@ Result<std::string> analyze_program(const AnalyzeOptions& options) {
     default: return analysis_text(*training, *analysis, static_cast<size_t>(options.width));
   }
 }
+
+static_assert(std::string_view(MILLRACE_VERSION) == MILLRACE_VERSION_STRING,
+              "CMakeLists.txt and millrace/version.h differ");
 
 std::string version() { return MILLRACE_VERSION; }
 

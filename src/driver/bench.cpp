@@ -10,6 +10,7 @@
 #include "report/json_text.h"
 #include "report/table.h"
 #include "report/trace.h"
+#include "report/units.h"
 
 namespace millrace {
 namespace {
@@ -58,7 +59,7 @@ double sum_of_launches(const Times& times) {
 std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::string& device) {
   const StepPlan& plan = loaded.plan;
   JsonText json;
-  json.field("schema_version", 1);
+  json.field("schema_version", 2);
   if (times.passes) {
     json.field("forward_seconds", times.passes->forward.median);
     json.field("backward_seconds", times.passes->backward.median);
@@ -74,8 +75,8 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
     }
   }
   json.field("predicted_seconds", plan.cost);
-  json.field("sum_of_operators_seconds", sum_of_launches(times));
-  json.list("operators", times.timed.size(), [&](size_t k) {
+  json.field("sum_of_launches_seconds", sum_of_launches(times));
+  json.list("launches", times.timed.size(), [&](size_t k) {
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     return Json{{"name", name_of(launch)},
                 {"pass", name_of(launch.pass)},
@@ -89,28 +90,25 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
   return std::move(json).finish();
 }
 
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 4); }
-
-std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(bytes) / (1 << 20), 2), " MiB"); }
-
 std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::string& device, size_t width) {
   const StepPlan& plan = loaded.plan;
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right});
-  table.row({"launch", "pass", "predicted ms", "measured ms", "ratio"});
+  table.row({"launch", "pass", "predicted", "measured", "ratio"});
   double predicted = 0;
   for (size_t k = 0; k < times.timed.size(); ++k) {
     const PlanLaunch& launch = plan.launches[times.timed[k]];
     const double measured = times.launches[k].median;
     predicted += launch.predicted_seconds;
-    table.row({name_of(launch), std::string(name_of(launch.pass)), milliseconds(launch.predicted_seconds),
-               milliseconds(measured),
+    table.row({name_of(launch), std::string(name_of(launch.pass)), shown_seconds(launch.predicted_seconds),
+               shown_seconds(measured),
                launch.predicted_seconds > 0 ? fixed(measured / launch.predicted_seconds, 2) : "-"});
   }
-  table.row({"sum", "", milliseconds(times.passes ? plan.cost : predicted), milliseconds(sum_of_launches(times)), ""});
+  table.row(
+      {"sum", "", shown_seconds(times.passes ? plan.cost : predicted), shown_seconds(sum_of_launches(times)), ""});
   std::string text = table.text(width);
   if (!times.passes) return text;
   const auto line = [&](const char* what, const Estimate& time, const std::string& clock = "") {
-    text += concat(what, milliseconds(time.median), " ms  (", milliseconds(time.low), " to ", milliseconds(time.high),
+    text += concat(what, shown_seconds(time.median), "  (", shown_seconds(time.low), " to ", shown_seconds(time.high),
                    ", ", time.samples, " runs)", clock, "\n");
   };
   text += "\n";
@@ -120,11 +118,11 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
   const auto at = [](double clock) { return concat("  at ", fixed(100 * clock, 0), " % of the highest clock"); };
   line("step        ", times.passes->step, idle_gapped ? at(*times.passes->relative_clock) : "");
   if (idle_gapped) line("idle-gapped ", idle_gapped->step, at(idle_gapped->relative_clock));
-  text += concat("predicted   ", milliseconds(plan.cost), " ms",
+  text += concat("predicted   ", shown_seconds(plan.cost),
                  idle_gapped ? "; candidates are measured at the highest clock" : "",
-                 plan.default_cost > 0 ? concat("; unfused ", milliseconds(plan.default_cost), " ms") : "",
-                 "\narena       ", mebibytes(plan.arena_bytes), "; without reuse ", mebibytes(plan.sum_bytes),
-                 "\ndevice      ", device, "\n");
+                 plan.default_cost > 0 ? concat("; unfused ", shown_seconds(plan.default_cost)) : "", "\narena       ",
+                 shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes), ")", "\ndevice      ",
+                 device, "\n");
   return text;
 }
 

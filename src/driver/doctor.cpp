@@ -19,6 +19,7 @@
 #include "measure/sqlite.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
+#include "report/units.h"
 
 namespace millrace {
 namespace {
@@ -42,21 +43,12 @@ std::string one_line(const Error& error) {
   return why.remedy.empty() ? why.message : concat(why.message, ": ", why.remedy);
 }
 
-std::string bytes_text(int64_t bytes) {
-  constexpr double kKilo = 1024;
-  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= kKilo && unit + 1 < kUnits.size(); ++unit) value /= kKilo;
-  return concat(fixed(value, unit == 0 ? 0 : 1), " ", kUnits.at(unit));
-}
-
 // ---- CPU ----
 
 Finding processor(const CpuInfo& cpu) {
   return {"processor",
-          concat(cpu.model, ", ", cpu.cores, cpu.cores == 1 ? " core, " : " cores, ", bytes_text(cpu.last_level_cache),
-                 " of cache, ", bytes_text(cpu.memory), " of memory"),
+          concat(cpu.model, ", ", cpu.cores, cpu.cores == 1 ? " core, " : " cores, ", shown_bytes(cpu.last_level_cache),
+                 " of cache, ", shown_bytes(cpu.memory), " of memory"),
           "", ""};
 }
 
@@ -119,7 +111,7 @@ Finding folder(const std::string& name, const Result<std::string>& found) {
   if (!fs::exists(*found, failed)) return {name, "not created yet", *found, ""};
   if (const Result<Done> usable = make_private_directory(*found); !usable)
     return {name, "", *found, one_line(usable.error())};
-  return {name, bytes_text(size_of(*found)), *found, ""};
+  return {name, shown_bytes(size_of(*found)), *found, ""};
 }
 
 // ---- GPU ----
@@ -136,7 +128,7 @@ Finding device(const GpuReport& report) {
   constexpr int kKilo = 1000;
   return {"GPU",
           concat(gpu.name, ", ", gpu.architecture(), ", ", gpu.multiprocessors, " multiprocessors, ",
-                 bytes_text(gpu.memory_bytes), " of memory, ", bytes_text(gpu.l2_bytes), " of L2 cache, ",
+                 shown_bytes(gpu.memory_bytes), " of memory, ", shown_bytes(gpu.l2_bytes), " of L2 cache, ",
                  gpu.clock_khz / kKilo, " MHz, memory ", gpu.memory_clock_khz / kKilo, " MHz"),
           "", ""};
 }

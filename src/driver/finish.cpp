@@ -7,6 +7,7 @@
 #include "device/cpu/machine_load.h"
 #include "driver/finish_time.h"
 #include "driver/given_tensors.h"
+#include "driver/plan_folder.h"
 #include "driver/plan_session.h"
 #include "driver/slow_step.h"
 #include "driver/staged_folder.h"
@@ -56,6 +57,7 @@ class Finisher {
     made_.selected = std::move(*selected);
     made_.selected_cost = made_.selected.selection.cost;
     made_.unchecked = unchecked_launches();
+    made_.replaced = is_plan(made_.folder);
     Result<StagedFolder> staged = StagedFolder::make(made_.folder);
     if (!staged) return staged.error();
     stage_ = staged->path();

@@ -21,6 +21,7 @@ struct FinishedPlan {
   std::optional<Baseline> kept;  // the step before optimization, if its plan is the one that is written
   double selected_cost = 0;      // predicted seconds of a step of the selected plan, also if it is not the one written
   std::string folder;            // of the plan
+  bool replaced = false;         // there was a plan in it
   std::string device;            // as PlanSession::device
   size_t unchecked = 0;          // launches of the plan whose candidate was never run by itself
   PlanCheck check;               // of the whole plan

@@ -36,6 +36,7 @@ Optimized described(const Tuned& tuned, const FinishedPlan& finished) {
   Optimized made;
   const TrainingGraph& training = tuned.prepared.training;
   made.folder = finished.folder;
+  made.replaced = finished.replaced;
   made.repeated = training.repeated.size();
   made.predicates = training.predicates.size();
   made.operators = training.graph.operators.size() - made.repeated - made.predicates - training.statistics.size();

@@ -4,9 +4,9 @@
 #include "analysis/verify.h"
 #include "autodiff/differentiate.h"
 #include "autodiff/verify.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "candidates/verify.h"
+#include "driver/file_kind.h"
 #include "frontend/frontend.h"
 #include "fusion/fuse.h"
 #include "fusion/predicates.h"
@@ -55,7 +55,7 @@ Result<TrainingGraph> train(Stages& stages, const ProgramSource& program, const 
 }
 
 Result<TrainingGraph> train(Stages& stages, const ProgramSource& program) {
-  const Result<std::string> text = read_file_or_pipe(program.path, kProgramBytes);
+  const Result<std::string> text = read_program(program.path);
   if (!text) return text.error();
   return train(stages, program, *text);
 }

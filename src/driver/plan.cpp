@@ -115,6 +115,22 @@ std::vector<Gap> gaps_of(const StepPlan& plan) {
   return gaps;
 }
 
+// The tensor of this name, if the program has it at all.
+Result<TensorInfo> named(const std::vector<const std::vector<TensorInfo>*>& lists, std::string_view name,
+                         const char* what) {
+  std::vector<std::string> names;
+  for (const std::vector<TensorInfo>* list : lists) {
+    for (const TensorInfo& info : *list) {
+      if (info.dtype.empty()) continue;  // an argument without a gradient
+      if (info.name == name) return info;
+      names.push_back(info.name);
+    }
+  }
+  const std::string near = nearest(name, names);
+  return Error::make(ErrorKind::bad_input, concat("the plan has no ", what, " '", name, "'"),
+                     near.empty() ? concat("it has ", join(names, ", ")) : concat("did you mean '", near, "'?"));
+}
+
 Result<Done> check_memory(const void* memory, int64_t bytes, bool own, const char* what) {
   if (memory == nullptr && bytes > 0 && !own)
     return Error::make(ErrorKind::bad_input,
@@ -211,6 +227,11 @@ const std::vector<TensorInfo>& Plan::arguments() const { return implementation_-
 const std::vector<TensorInfo>& Plan::results() const { return implementation_->results.infos; }
 const std::vector<TensorInfo>& Plan::result_gradients() const { return implementation_->result_gradients.infos; }
 const std::vector<TensorInfo>& Plan::argument_gradients() const { return implementation_->argument_gradients.infos; }
+Result<TensorInfo> Plan::argument(std::string_view name) const { return named({&arguments()}, name, "argument"); }
+Result<TensorInfo> Plan::result(std::string_view name) const { return named({&results()}, name, "result"); }
+Result<TensorInfo> Plan::gradient(std::string_view name) const {
+  return named({&argument_gradients(), &result_gradients()}, name, "gradient");
+}
 const std::string& Plan::device() const { return implementation_->device; }
 double Plan::predicted_seconds() const { return implementation_->predicted_seconds; }
 int64_t Plan::saved_bytes() const { return implementation_->saved_bytes; }

@@ -10,6 +10,7 @@
 #include "codegen/cuda/generate.h"
 #include "device/cpu/cpu_info.h"
 #include "device/kernel_store.h"
+#include "driver/file_kind.h"
 #include "driver/made_kernels.h"
 #include "driver/tuning.h"
 #include "plan/launched_partition.h"
@@ -150,6 +151,7 @@ Result<LoadedPlan> read_plan(const std::string& path) {
   loaded.path = file_of_plan(path);
   const Result<std::string> text = read_file(loaded.path, kPlanBytes);
   if (!text) return text.error();
+  if (Result<Done> right = check_kind(path, *text, FileKind::plan); !right) return right.error();
   Result<StepPlan> plan = parse_plan(*text, loaded.path);
   if (!plan) return plan.error();
   loaded.plan = std::move(*plan);

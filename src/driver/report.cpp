@@ -6,8 +6,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 
+#include "base/detached.h"
 #include "base/file.h"
+#include "base/process.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "driver/baseline.h"
 #include "driver/pipeline.h"
@@ -128,6 +132,23 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
   return make_comparison({paths[0], a->plan}, {paths[1], b->plan});
 }
 
+// In the plan's folder, where optimize writes it too.
+std::string report_file(const ReportOptions& options) {
+  constexpr const char* kName = "report.html";
+  const std::string& path = options.explore.program.path;
+  if (!options.out.empty()) return options.out;
+  if (!options.compare.empty() || !is_plan(path)) return kName;
+  if (!path.ends_with(".json")) return concat(path, "/", kName);
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? kName : path.substr(0, slash + 1) + kName;
+}
+
+Result<Done> open_in_browser(const std::string& file) {
+  if (const std::optional<std::string> opener = find_program("xdg-open")) return start_detached({*opener, file});
+  return Error::make(ErrorKind::unavailable, concat("nothing opens ", file, ": there is no xdg-open"),
+                     "open it in a browser yourself");
+}
+
 }  // namespace
 
 Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
@@ -167,11 +188,15 @@ Result<std::string> report_program(const ReportOptions& options) {
   if (!options.svg.empty()) {
     if (Result<Done> written = write_pictures(*document, options.svg); !written) return written.error();
   }
-  if (Result<Done> written = write_file(options.out, document_html(*document)); !written) return written.error();
+  const std::string out = report_file(options);
+  if (Result<Done> written = write_file(out, document_html(*document)); !written) return written.error();
+  if (options.open) {
+    if (Result<Done> opened = open_in_browser(out); !opened) return opened.error();
+  }
   if (options.explore.format == Format::json) return document_json(*document);
-  return concat(document_text(*document, options.colours), "\nThe report is ", options.out,
-                options.csv.empty() ? "" : concat("; its tables are in ", options.csv),
-                options.svg.empty() ? "" : concat("; its pictures are in ", options.svg), ".\n");
+  return concat(document_text(*document, options.colours), "\nThe report is ", printable_line(out),
+                options.csv.empty() ? "" : concat("; its tables are in ", printable_line(options.csv)),
+                options.svg.empty() ? "" : concat("; its pictures are in ", printable_line(options.svg)), ".\n");
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/quote.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "driver/callers_tensors.h"
@@ -51,7 +52,7 @@ std::string summary_text(const std::vector<StoredTensor>& made, const RunOptions
   }
   std::string text = table.text(100);
   text += options.out.empty() ? "\nnothing was written; use --out FILE to store the results and gradients\n"
-                              : concat("\nwritten to ", options.out, "\n");
+                              : concat("\nwritten to ", printable_line(options.out), "\n");
   return text;
 }
 
@@ -93,7 +94,7 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
   if (known)
     return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, and this is a program"),
                        "use --device reference, or run a plan");
-  return Error::make(ErrorKind::unavailable, concat("unknown device '", options.device, "'"),
+  return Error::make(ErrorKind::bad_input, concat("unknown device '", options.device, "'"),
                      "use --device reference, or for a plan its own device");
 }
 

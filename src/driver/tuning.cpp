@@ -21,6 +21,7 @@
 #include "candidates/candidate_source.h"
 #include "codegen/lower.h"
 #include "device/cpu/machine_load.h"
+#include "driver/file_kind.h"
 #include "driver/pipeline.h"
 #include "driver/plan_folder.h"
 #include "frontend/frontend.h"
@@ -188,7 +189,7 @@ Result<KernelCache> kernel_cache_of(const Compiler& compiler) {
 }
 
 Result<TuneProgram> tune_program(const ExploreOptions& options) {
-  Result<std::string> text = read_file_or_pipe(options.program.path, kProgramBytes);
+  Result<std::string> text = read_program(options.program.path);
   if (!text) return text.error();
   TuneProgram program{options.program, std::move(*text), {}, options.device, Fusing::fused};
   for (const std::string& pin : options.layouts) {
@@ -331,6 +332,19 @@ void set_for_own_memory(const Graph& graph, const Candidates& candidates, const 
   };
 }
 
+// Records what was explored, as a user would ask for it, for `db list`.
+Result<Done> name_program(const ProgramSource& program, const std::string& device, const Prepared& prepared,
+                          Database& database) {
+  const std::string name =
+      concat(program.path, program.sizes.empty() ? "" : concat(" --size ", join(program.sizes, ",")),
+             program.dtype.empty() ? "" : concat(" --dtype ", program.dtype),
+             program.entry.empty() ? "" : concat(" --entry ", program.entry));
+  std::vector<std::string> partitions;
+  for (const PartitionCandidates& entry : prepared.candidates.partitions)
+    partitions.push_back(print_partition(prepared.training.graph, entry.partition));
+  return database.name_program(name, device, partitions);
+}
+
 struct OpenedDatabase {
   std::optional<TemporaryDirectory> folder;  // of a database that is not kept
   Database database;
@@ -429,6 +443,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (options.progress) settings.progress = [&](const ExploreProgress& so_far) { phases.explore(so_far); };
   Result<Explored> explored = measure(stages, graph, prepared->candidates, settings, kernels->get(), database, worker);
   if (!explored) return explored.error();
+  if (settings.measure) {
+    if (Result<Done> named = name_program(options.program, settings.device, *prepared, database); !named)
+      return named.error();
+  }
   return Tuned{std::move(program),   std::move(*prepared),
                std::move(machine),   std::move(*explored),
                !settings.trial.cold, options.exhaustive ? std::numeric_limits<double>::infinity() : *budget};

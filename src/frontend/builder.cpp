@@ -86,9 +86,11 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
   return OperatorId(graph.operators.size() - 1);
 }
 
-Value Builder::map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value) {
+Value Builder::map(OperatorKind kind, const std::vector<Value>& given, SourceLocation location, double value) {
+  const std::optional<std::vector<Value>> inputs = with_held_numbers(kind, given, location);
+  if (!inputs) return Value::broken();
   std::vector<View> views;
-  for (const Value& input : inputs) {
+  for (const Value& input : *inputs) {
     if (input.kind == ValueKind::broken) return Value::broken();
     views.push_back(input.kind == ValueKind::number ? constant(input.number).view : input.view);
     if (!check_boolean(kind, views.size() - 1, views.back(), location)) return Value::broken();

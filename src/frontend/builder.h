@@ -141,6 +141,10 @@ class Builder {
   DType common_dtype(const std::vector<View>& views) const;
   // The type of the arguments, for numbers that are chosen by integers and booleans.
   DType dtype_of_arguments() const;
+  // The inputs of kind(inputs) with numbers that the result's type holds: those that are only chosen become its largest
+  // number, others beyond it are an error. Nothing after an error.
+  std::optional<std::vector<Value>> with_held_numbers(OperatorKind kind, const std::vector<Value>& inputs,
+                                                      SourceLocation location);
   bool check_floating(const View& view, SourceLocation location);
   // Whether its inputs are booleans, and its output too.
   static bool is_logical(OperatorKind kind);

@@ -1,6 +1,9 @@
 // The types of what the builder makes: promotion, and what may be done with integers and booleans.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <limits>
 
 #include "base/text.h"
 #include "frontend/builder.h"
@@ -23,6 +26,23 @@ bool keeps_integers(OperatorKind kind) {
     case OperatorKind::minimum: return true;
     default: return false;
   }
+}
+
+// The largest number that a type holds; infinite for integers and booleans, which are not computed with.
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::float16: return 65504;
+    case DType::bfloat16: return 0x1.FEp127;
+    case DType::float32: return static_cast<double>(std::numeric_limits<float>::max());
+    case DType::float64: return std::numeric_limits<double>::max();
+    default: return std::numeric_limits<double>::infinity();
+  }
+}
+
+std::string shown_number(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", number);
+  return text.data();
 }
 
 }  // namespace
@@ -102,6 +122,34 @@ DType Builder::dtype_of_arguments() const {
     if (tensor.role == TensorRole::argument && is_floating(tensor.dtype)) views.push_back({argument, {}, {}, {}});
   }
   return common_dtype(views);
+}
+
+std::optional<std::vector<Value>> Builder::with_held_numbers(OperatorKind kind, const std::vector<Value>& inputs,
+                                                             SourceLocation location) {
+  const bool chosen = kind == OperatorKind::where || kind == OperatorKind::maximum || kind == OperatorKind::minimum;
+  const bool computed = kind == OperatorKind::multiply || kind == OperatorKind::add || kind == OperatorKind::subtract;
+  std::vector<Value> held = inputs;
+  if (!chosen && !computed) return held;
+  std::vector<View> tensors;
+  for (const Value& input : inputs) {
+    if (input.kind == ValueKind::view) tensors.push_back(input.view);
+  }
+  if (tensors.empty()) return held;
+  const DType dtype = common_dtype(tensors);
+  const double largest = largest_of(dtype);
+  for (Value& input : held) {
+    if (input.kind != ValueKind::number || std::isinf(input.number) || !(std::abs(input.number) > largest)) continue;
+    if (computed) {
+      diagnostics_.report(
+          location,
+          concat(shown_number(input.number), " is beyond the largest ", name_of(dtype), ", ", shown_number(largest)),
+          concat("use a smaller number or --dtype ", dtype == DType::float32 ? "float64" : "float32",
+                 "; to hide elements write np.where(keep, x, -1e9)"));
+      return std::nullopt;
+    }
+    input.number = std::copysign(largest, input.number);
+  }
+  return held;
 }
 
 bool Builder::check_floating(const View& view, SourceLocation location) {

@@ -142,6 +142,7 @@ Result<Merged> Database::merge_from(const std::string& path) {
   if (!other) return other.error();
   const Result<std::vector<MeasurementRow>> rows = other->all();
   if (!rows) return rows.error();
+  if (Result<Done> named = merge_programs(*other); !named) return named.error();
   return merge(*rows);
 }
 

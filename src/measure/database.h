@@ -54,6 +54,21 @@ struct DeviceSummary {
   std::string last;   // time of its newest row
 };
 
+// A program that was explored on a device.
+struct ProgramSummary {
+  std::string name;
+  std::string device;
+  int64_t partitions = 0;
+  int64_t rows = 0;
+};
+
+// Rows to delete: those that all conditions select. One without a value selects all rows.
+struct PrunedRows {
+  std::string before;      // "2026-01-31": taken before this day
+  std::string other_than;  // of devices whose text does not contain this
+  bool refused = false;    // of candidates that were not measured
+};
+
 class Database {
  public:
   static Result<Database> open(const std::string& path, DatabaseAccess access = DatabaseAccess::write,
@@ -73,6 +88,16 @@ class Database {
   Result<std::vector<MeasurementRow>> all() const;
   Result<std::vector<DeviceSummary>> list() const;
 
+  // The names of programs are shown, never relied on: they have no checksum.
+  Result<Done> name_program(const std::string& name, const std::string& device,
+                            const std::vector<std::string>& partitions);
+  Result<std::vector<ProgramSummary>> programs() const;
+
+  // How many rows would be deleted.
+  Result<int64_t> count(const PrunedRows& rows) const;
+  // Deletes them and what only they need; returns how many.
+  Result<int64_t> prune(const PrunedRows& rows);
+
   // The later of two rows with the same key wins. Merges all rows or none.
   Result<Merged> merge(const std::vector<MeasurementRow>& rows);
   Result<Merged> merge_from(const std::string& path);
@@ -81,6 +106,7 @@ class Database {
 
  private:
   explicit Database(SqliteConnection connection) : connection_(std::move(connection)) {}
+  Result<Done> merge_programs(const Database& other);
 
   SqliteConnection connection_;
 };

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/quote.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -17,10 +18,12 @@ namespace {
 // No function here opens an existing database: closing it would drop the locks of all of this process's connections.
 
 Error cannot(const std::string& verb, const std::string& path, int number) {
-  const ErrorKind kind = number == ENOENT || number == ENOTDIR ? ErrorKind::bad_input : ErrorKind::failed;
-  return Error::make(kind, concat("cannot ", verb, " the database '", path, "': ", std::strerror(number)),
-                     kind == ErrorKind::bad_input ? "check the name; db import and db merge create a new file"
-                                                  : "check the permissions of the file and its folder");
+  const bool missing = number == ENOENT || number == ENOTDIR;
+  const bool forbidden = number == EACCES || number == EPERM || number == EROFS;
+  return Error::make(missing || forbidden ? ErrorKind::bad_input : ErrorKind::failed,
+                     concat("cannot ", verb, " the database '", path, "': ", std::strerror(number)),
+                     missing ? "check the name; db import and db merge create a new file"
+                             : "check the permissions of the file and its folder");
 }
 
 Result<Done> check_ours(const std::string& path, const struct stat& status) {
@@ -29,7 +32,7 @@ Result<Done> check_ours(const std::string& path, const struct stat& status) {
                        "copy it, or import its rows: millrace db merge FILE");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return Error::make(ErrorKind::bad_input, concat("'", path, "' is writable by other users and is not trusted"),
-                       concat("if its rows are yours: chmod 600 '", path, "'"));
+                       concat("if its rows are yours: chmod 600 ", shell_word(path)));
   return Done{};
 }
 

@@ -14,18 +14,24 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4D72'6163;  // "Mrac", in the file's header: not another program's database
-constexpr int64_t kDatabaseVersion = 2;
+constexpr int64_t kDatabaseVersion = 3;
+constexpr int64_t kWithoutPrograms = 2;  // a version that had no names of programs; still read, and upgraded to write
+
+constexpr std::string_view kProgramTable = "program";
 
 struct SchemaTable {
   std::string_view name;
   std::string_view sql;
 };
-constexpr std::array<SchemaTable, 2> kSchema = {{
+constexpr std::array<SchemaTable, 3> kSchema = {{
     {"measurement",
      "CREATE TABLE measurement(id INTEGER PRIMARY KEY, device INTEGER NOT NULL, partition INTEGER NOT NULL, "
      "candidate INTEGER NOT NULL, outcome INTEGER NOT NULL, seconds REAL NOT NULL, low REAL NOT NULL, "
      "high REAL NOT NULL, samples INTEGER NOT NULL, detail TEXT NOT NULL, taken TEXT NOT NULL, "
      "hash INTEGER NOT NULL, UNIQUE(device, partition, candidate))"},
+    {kProgramTable,
+     "CREATE TABLE program(name TEXT NOT NULL, device INTEGER NOT NULL, partition INTEGER NOT NULL, "
+     "UNIQUE(name, device, partition))"},
     {"text", "CREATE TABLE text(id INTEGER PRIMARY KEY, text TEXT NOT NULL)"},
 }};
 
@@ -45,16 +51,34 @@ Result<Done> create_tables(const SqliteConnection& connection) {
   });
 }
 
+// Adds the names of programs to a database that has none.
+Result<Done> upgrade(const SqliteConnection& connection) {
+  const Result<int64_t> found = connection.integer("PRAGMA user_version");
+  if (!found) return found.error();
+  if (*found != kWithoutPrograms) return Done{};  // and no lock is needed
+  return in_transaction(connection, [&]() -> Result<Done> {
+    const Result<int64_t> version = connection.integer("PRAGMA user_version");
+    if (!version) return version.error();
+    if (*version != kWithoutPrograms) return Done{};
+    for (const SchemaTable& table : kSchema) {
+      if (table.name != kProgramTable) continue;
+      if (Result<Done> made = connection.run(table.sql); !made) return made;
+    }
+    return connection.run(concat("PRAGMA user_version = ", kDatabaseVersion));
+  });
+}
+
 Error foreign_database(const std::string& path) {
   return Error::make(ErrorKind::bad_input, concat("'", path, "' is an SQLite database, but not one of Millrace's"),
                      "pass the right file with --db");
 }
 
-Result<Done> check_tables(const SqliteConnection& connection) {
+Result<Done> check_tables(const SqliteConnection& connection, int64_t version) {
   Result<SqliteStatement> tables =
       connection.prepare("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1");
   if (!tables) return tables.error();
   for (const SchemaTable& expected : kSchema) {
+    if (version == kWithoutPrograms && expected.name == kProgramTable) continue;
     const Result<bool> row = tables->step();
     if (!row) return row.error();
     if (!*row || tables->text(0) != expected.name || tables->text(1) != expected.sql)
@@ -78,12 +102,12 @@ Result<Done> check_database(const SqliteConnection& connection) {
                        concat("'", connection.path(), "' has schema version ", *version,
                               "; this Millrace reads version ", kDatabaseVersion),
                        "update Millrace, or pass another database with --db");
-  if (*version != kDatabaseVersion)
+  if (*version != kDatabaseVersion && *version != kWithoutPrograms)
     return Error::make(ErrorKind::bad_input,
                        concat("'", connection.path(), "' has schema version ", *version,
                               ", which is too old; this Millrace reads version ", kDatabaseVersion),
                        "move the file elsewhere and measure again, or pass another database with --db");
-  Result<Done> tables = check_tables(connection);
+  Result<Done> tables = check_tables(connection, *version);
   if (!tables) return tables;
   const Result<std::string> integrity = connection.text("PRAGMA integrity_check(1)");
   if (!integrity) return integrity.error();
@@ -145,7 +169,7 @@ Result<Done> set_up(const SqliteConnection& connection, DatabaseAccess access, c
     Result<Done> limited = connection.run(concat("PRAGMA max_page_count = ", limits.pages));
     if (!limited) return limited;
   }
-  if (!*fresh) return Done{};
+  if (!*fresh) return upgrade(connection);
   Result<Done> created = create_tables(connection);
   if (!created) return created;
   return check_database(connection);

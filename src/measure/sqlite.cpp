@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/dynamic_function.h"
+#include "base/quote.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -76,21 +77,24 @@ Error failure(const SqliteHandle& handle, int code) {
   const auto failed = [&](const std::string& message, const std::string& remedy) {
     return Error::make(ErrorKind::failed, message, remedy);
   };
+  const auto wrong = [&](const std::string& message, const std::string& remedy) {
+    return Error::make(ErrorKind::bad_input, message, remedy);
+  };
   switch (code & kPrimaryCode) {
     case kBusy:
     case kLocked:
       return failed(concat("another process has locked '", path, "'"),
                     "wait until it finishes, or stop it, then try again");
-    case kReadOnly: return failed(concat("'", path, "' is read-only"), "make it writable, or pass another with --db");
+    case kReadOnly: return wrong(concat("'", path, "' is read-only"), "make it writable, or pass another with --db");
     case kCorrupt: return damaged_database(path, said);
     case kNotADatabase:
-      return failed(concat("'", path, "' is not a database, or its header is damaged"),
-                    "pass the right file with --db, or move this one elsewhere: Millrace then creates a new one");
+      return wrong(concat("'", path, "' is not a database, or its header is damaged"),
+                   "pass the right file with --db, or move this one elsewhere: Millrace then creates a new one");
     case kFull:
       return failed(concat("no space left to write '", path, "'; rows written before are kept"),
                     "free space on its disk and try again");
     case kCannotOpen:
-      return failed(concat("cannot open '", path, "': ", said), "check the permissions of the file and its folder");
+      return wrong(concat("cannot open '", path, "': ", said), "check the permissions of the file and its folder");
     case kIoError:
       if (code == kShortRead) return damaged_database(path, "it is truncated");
       return failed(concat("cannot read or write '", path, "': ", said), "check its disk and its permissions");
@@ -130,8 +134,8 @@ bool find_all(void* library, SqliteLibrary& all) {
 
 Error damaged_database(const std::string& path, const std::string& how) {
   return Error::make(ErrorKind::failed, concat("the database '", path, "' is damaged: ", how),
-                     concat("save the rows that can be read: millrace db export rows.jsonl --db '", path,
-                            "'; then move the file elsewhere (Millrace creates a new one) and import rows.jsonl"));
+                     concat("save the rows that can be read: millrace db export rows.jsonl --db ", shell_word(path),
+                            "; then move the file elsewhere (Millrace creates a new one) and import rows.jsonl"));
 }
 
 Result<const SqliteLibrary*> load_sqlite(const char* name) {

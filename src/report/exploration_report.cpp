@@ -1,43 +1,17 @@
 #include "report/exploration_report.h"
 
 #include <algorithm>
-#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "report/json_text.h"
 #include "report/table.h"
 
 namespace millrace {
 
-std::string with_commas(double count) {
-  const std::string digits = fixed(count, 0);
-  std::string text;
-  for (size_t k = 0; k < digits.size(); ++k) {
-    if (k > 0 && (digits.size() - k) % 3 == 0) text += ',';
-    text += digits[k];
-  }
-  return text;
-}
-
-std::string about(double count) {
-  const double digits = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(count, 1.0))) - 1));
-  return concat("about ", with_commas(std::round(count / digits) * digits), " (estimated)");
-}
-
-std::string shown_seconds(double seconds) {
-  if (seconds >= 1) return concat(fixed(seconds, 2), " s");
-  if (seconds >= 1e-3) return concat(fixed(seconds * 1e3, 2), " ms");
-  return concat(fixed(seconds * 1e6, 2), " µs");
-}
-
-std::string shown_ratio(double ratio) {
-  int digits = 2;
-  for (double shown = ratio; shown > 0 && shown < 0.1 && digits < 12; shown *= 10) ++digits;
-  return fixed(ratio, digits);
-}
-
 std::string candidates_text(const Graph& graph, const Candidates& candidates, size_t width) {
   Table table({Align::left, Align::right});
-  table.row({"partition", "configurations"});
+  table.row({"partition", "candidates"});
   std::string text;
   double total = 0;
   bool estimated = false;
@@ -61,8 +35,30 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   for (const ChoicePoint& choice_point : candidates.choice_points)
     covers += choice_point.alternatives.size() > 1 ? 1 : 0;
   text += concat("\n", candidates.partitions.size(), " partitions of ", graph.name, ", ",
-                 estimated ? about(total) : with_commas(total), " configurations; ", covers, " choice points\n");
+                 estimated ? about(total) : with_commas(total), " candidates; ", covers,
+                 covers == 1 ? " choice point" : " choice points",
+                 ". Candidates of layout conversions come in addition, where a selection may need one.\n");
   return text;
+}
+
+std::string candidates_json(const Graph& graph, const Candidates& candidates) {
+  const auto rejected_json = [](const std::vector<Rejected>& rejected) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Rejected& one : rejected) list.push_back({{"reason", one.reason}, {"count", one.count}});
+    return list;
+  };
+  JsonText json;
+  json.field("schema_version", 1);
+  json.field("program", graph.name);
+  json.list("partitions", candidates.partitions.size(), [&](size_t k) {
+    const PartitionCandidates& entry = candidates.partitions[k];
+    return nlohmann::ordered_json{{"name", entry.partition.name},
+                                  {"candidates", entry.configurations},
+                                  {"estimated", entry.estimated},
+                                  {"rejected", rejected_json(entry.rejected)}};
+  });
+  json.field("rejected", rejected_json(candidates.rejected));
+  return std::move(json).finish();
 }
 
 std::string outcomes_text(const Exploration& exploration) {
@@ -79,12 +75,14 @@ std::string exploration_line(const Exploration& exploration) {
                                             " are equal to these, or differ only in the strides between cache lines")
                                    : "";
   const double all = exploration.configurations + exploration.conversions;
+  const std::string outcomes = outcomes_text(exploration);
   return concat(with_commas(done), " of ", exploration.estimated ? about(all) : with_commas(all), " candidates in ",
-                fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried),
-                " new): ", outcomes_text(exploration), others);
+                fixed(exploration.seconds, 1), " s (", with_commas(exploration.tried), " new)",
+                outcomes.empty() ? "" : concat(": ", outcomes), others);
 }
 
-std::string exploration_text(const Measurements& measurements, const Exploration& exploration, size_t width) {
+std::string exploration_text(const Measurements& measurements, const Exploration& exploration,
+                             const CandidateWords& words, size_t width) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
   table.row({"partition", "candidates", "fastest", "slowest", "fastest candidate"});
   for (const MeasuredPartition& partition : measurements.partitions) {
@@ -96,7 +94,7 @@ std::string exploration_text(const Measurements& measurements, const Exploration
         partition.candidates.begin(), partition.candidates.end(),
         [](const MeasuredCandidate& l, const MeasuredCandidate& r) { return l.seconds < r.seconds; });
     table.row({partition.name, concat(partition.candidates.size()), shown_seconds(low->seconds),
-               shown_seconds(high->seconds), low->candidate});
+               shown_seconds(high->seconds), words.of(partition.name, low->candidate)});
   }
   std::string text = concat(table.text(width), "\n", exploration_line(exploration), "\n");
   if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");

@@ -1,5 +1,6 @@
 #include "report/make_report.h"
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "report/exploration_report.h"
 #include "report/html/pictures.h"
@@ -86,7 +87,7 @@ std::vector<std::string> next_of(const ReportArtefacts& artefacts, const StepMet
                           " candidates were tried: a larger --budget of millrace optimize tries more."));
   next.emplace_back("millrace optimize --layout NAME=any lets Millrace choose the layout of a tensor of the caller.");
   if (!artefacts.folder.empty())
-    next.push_back(concat("millrace bench ", artefacts.folder, " times every launch of the plan."));
+    next.push_back(concat("millrace bench ", shell_word(artefacts.folder), " times every launch of the plan."));
   return next;
 }
 

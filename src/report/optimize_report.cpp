@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "report/exploration_report.h"
 #include "report/table.h"
@@ -17,12 +18,6 @@ std::string percent_less(double before, double after) {
   if (before <= 0) return "";
   const double less = 100 * (before - after) / before;
   return less >= 0 ? concat(fixed(less, 1), " % less") : concat(fixed(-less, 1), " % more");
-}
-
-std::string shown_bytes(int64_t bytes) {
-  const auto count = static_cast<double>(bytes);
-  if (bytes >= 1 << 20) return concat(fixed(count / (1 << 20), 1), " MiB");
-  return concat(fixed(count / 1024, 1), " KiB");
 }
 
 std::string shown_words(int64_t words) {
@@ -116,7 +111,7 @@ nlohmann::ordered_json seconds_json(const std::optional<StepSeconds>& time) {
 }  // namespace
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {
-  std::string text = concat(plan.program.file, " on ", made.device, "\n\n");
+  std::string text = concat(printable_line(plan.program.file), " on ", made.device, "\n\n");
   const auto line = [&](const std::string& what, const std::string& content) {
     text += wrapped(what + std::string(kIndent - what.size(), ' ') + content, kIndent);
   };
@@ -125,8 +120,7 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   if (made.repeated > 0) notes.push_back(concat(made.repeated, " recomputed in backward"));
   if (made.predicates > 0) notes.push_back(concat(made.predicates, " saved as bits"));
   line("fused", concat(made.operators, " operators", notes.empty() ? "" : concat(" (", join(notes, ", "), ")"),
-                       " into ", plan.launches.size() - conversions, " launches and ", conversions,
-                       conversions == 1 ? " layout conversion" : " layout conversions"));
+                       " into ", plan.launches.size(), " launches, ", conversions, " of them layout conversions"));
   line("explored", exploration_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("incorrect: ", made.exploration.first_failure));
   line("selected",
@@ -148,9 +142,11 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
                    " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
   if (const std::string warning = warnings(plan, made); !warning.empty()) text += concat("\n", wrapped(warning, 0));
-  text += concat("\n", wrapped(before_text(made), 0), "The plan is in ", made.folder, "/, the report in ", made.report,
-                 ". Next:\n", "  millrace bench ", made.folder, "        each launch, predicted and measured\n",
-                 "  millrace run ", made.folder, " --in FILE   results and gradients for your tensors\n",
+  text += concat("\n", wrapped(before_text(made), 0), "The plan is in ", printable_line(made.folder),
+                 made.replaced ? "/, in place of the plan that was there" : "/", ", the report in ",
+                 printable_line(made.report), ". Next:\n", "  millrace bench ", shell_word(made.folder),
+                 "        each launch, predicted and measured\n", "  millrace run ", shell_word(made.folder),
+                 " --in FILE   results and gradients for your tensors\n",
                  made.exploration.is_whole() ? "  " : "  a larger --budget tries more; ",
                  "--layout NAME=any lets Millrace choose a tensor's layout\n");
   return text;
@@ -158,8 +154,9 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
 
 std::string optimize_json(const StepPlan& plan, const Selection& selection, const Optimized& made) {
   nlohmann::ordered_json root = {
-      {"schema_version", 1},
+      {"schema_version", 2},
       {"plan", made.folder},
+      {"replaced", made.replaced},
       {"report", made.report},
       {"device", plan.device},
       {"date", plan.date},
@@ -167,7 +164,8 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"conversions", conversions_of(plan)},
       {"repeated_operators", made.repeated},
       {"predicates", made.predicates},
-      {"configurations", made.exploration.configurations + made.exploration.conversions},
+      {"candidates", made.exploration.configurations + made.exploration.conversions},
+      {"conversion_candidates", made.exploration.conversions},
       {"tried", made.exploration.tried},
       {"known", made.exploration.known},
       {"not_needed", made.exploration.not_needed},

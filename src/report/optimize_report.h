@@ -22,7 +22,8 @@ struct StepSeconds {
 
 struct Optimized {
   std::string folder;
-  std::string report;  // its file
+  std::string report;     // its file
+  bool replaced = false;  // a plan that was in the folder before
   std::string device;
   size_t operators = 0;   // of the program, forward and backward
   size_t repeated = 0;    // recomputed in backward instead of saving their outputs

@@ -121,9 +121,11 @@ DataTable path_table(const ReportArtefacts& artefacts) {
        {"writes", "writes", false},
        {"seconds", "time"},
        {"fastest_seconds", "its fastest candidate"},
+       {"implementation", "implementation", false},
        {"candidate", "candidate", false}},
       {},
       true};
+  const CandidateWords words(artefacts.training.graph, artefacts.candidates);
   std::map<std::string, const Partition*> partitions;
   for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
     partitions[candidates.partition.name] = &candidates.partition;
@@ -137,11 +139,13 @@ DataTable path_table(const ReportArtefacts& artefacts) {
   for (const PlanLaunch& launch : artefacts.plan.launches) {
     const auto partition = partitions.find(launch.partition);
     const size_t reads = partition != partitions.end() ? partition->second->reads.size() : 1;
-    table.rows.push_back(
-        {name_of(launch), name_of(launch.pass), join(layouts_in(artefacts.plan, launch, 0, reads), ", "),
-         join(layouts_in(artefacts.plan, launch, reads, launch.buffers.size()), ", "),
-         seconds_cell(launch.predicted_seconds),
-         seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0), launch.candidate});
+    table.rows.push_back({name_of(launch), name_of(launch.pass),
+                          join(layouts_in(artefacts.plan, launch, 0, reads), ", "),
+                          join(layouts_in(artefacts.plan, launch, reads, launch.buffers.size()), ", "),
+                          seconds_cell(launch.predicted_seconds),
+                          seconds_cell(fastest.contains(launch.partition) ? fastest[launch.partition] : 0),
+                          launch.partition.empty() ? "layout conversion" : words.of(launch.partition, launch.candidate),
+                          launch.candidate});
   }
   return table;
 }
@@ -258,6 +262,30 @@ DataTable buffers_table(const ReportArtefacts& artefacts) {
   return table;
 }
 
+DataTable traffic_table(const std::vector<TensorTraffic>& traffic) {
+  DataTable table{"traffic",
+                  "The bytes that the launches of a step move of each tensor, most first.",
+                  {{"tensor", "tensor", false},
+                   {"bytes", "moved"},
+                   {"read_bytes", "read"},
+                   {"written_bytes", "written"},
+                   {"reads", "launches that read it"},
+                   {"writes", "launches that write it"},
+                   {"percent", "% of all"}},
+                  {},
+                  true};
+  double all = 0;
+  for (const TensorTraffic& tensor : traffic) all += static_cast<double>(tensor.bytes());
+  const auto bytes = [](int64_t count) {
+    return Cell(short_bytes(static_cast<double>(count)), static_cast<double>(count));
+  };
+  for (const TensorTraffic& tensor : traffic)
+    table.rows.push_back({tensor.tensor, bytes(tensor.bytes()), bytes(tensor.read_bytes), bytes(tensor.written_bytes),
+                          Cell(concat(tensor.reads), tensor.reads), Cell(concat(tensor.writes), tensor.writes),
+                          percent_cell(all > 0 ? static_cast<double>(tensor.bytes()) / all : 0)});
+  return table;
+}
+
 }  // namespace
 
 Cell seconds_cell(double seconds) { return seconds > 0 ? Cell(shown_seconds(seconds), seconds) : Cell("–"); }
@@ -280,6 +308,9 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
   section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::forward, layout));
   section.add(dataflow_picture(artefacts, metrics, FlowOf::operators, Pass::backward, layout));
   section.add(layout.note());
+  const std::vector<TensorTraffic> traffic = tensor_traffic(artefacts.plan, artefacts.candidates);
+  section.add(traffic_picture(traffic));
+  section.add(traffic_table(traffic));
   return section;
 }
 
@@ -342,6 +373,7 @@ Section memory_section(const ReportArtefacts& artefacts) {
                   "All temporaries share one block of memory, the arena. A tensor occupies its bytes from the first "
                   "launch that touches it to the last; other tensors use the same bytes before and after.",
                   {}};
+  section.add(live_picture(artefacts.plan));
   section.add(memory_picture(artefacts));
   section.add(buffers_table(artefacts));
   return section;

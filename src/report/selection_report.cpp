@@ -39,7 +39,8 @@ std::string layouts_of(const Measurements& measurements, const MeasuredPartition
                 named_layouts(measurements, partition.writes, candidate.layouts, partition.reads.size()));
 }
 
-std::string partitions_table(const Measurements& measurements, const Selection& selection, size_t width) {
+std::string partitions_table(const Measurements& measurements, const Selection& selection, const CandidateWords& words,
+                             size_t width) {
   Table table({Align::left, Align::left, Align::right});
   for (const bool backward : {false, true}) {
     if (backward) table.line("");
@@ -48,7 +49,8 @@ std::string partitions_table(const Measurements& measurements, const Selection& 
       const MeasuredPartition& partition = measurements.partitions[as_index(selected.partition)];
       if (partition.backward != backward) continue;
       const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
-      table.row({concat("  ", partition.name), candidate.candidate, microseconds(candidate.seconds)});
+      table.row({concat("  ", partition.name), words.of(partition.name, candidate.candidate),
+                 microseconds(candidate.seconds)});
       table.line(concat("      ", layouts_of(measurements, partition, candidate)));
     }
   }
@@ -124,13 +126,14 @@ Json partition_json(const Measurements& measurements, const SelectedPartition& s
 
 }  // namespace
 
-std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width) {
+std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width,
+                           const CandidateWords& words) {
   Table totals({Align::left, Align::right});
   totals.row({"in total", "µs"});
   totals.row({"  cost of a step", microseconds(selection.cost)});
   totals.row({"  lower bound, layouts ignored", microseconds(selection.bound)});
   totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
-  return concat(partitions_table(measurements, selection, width), "\n",
+  return concat(partitions_table(measurements, selection, words, width), "\n",
                 conversions_table(measurements, selection, width), "\n", alternatives_lines(measurements, selection),
                 totals.text(width), "\n", method_line(selection));
 }

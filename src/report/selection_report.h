@@ -5,11 +5,13 @@
 #include <string>
 
 #include "measure/measurements.h"
+#include "report/candidate_words.h"
 #include "select/selection.h"
 
 namespace millrace {
 
-std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width);
+std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width,
+                           const CandidateWords& words = {});
 std::string selection_json(const Measurements& measurements, const Selection& selection);
 
 }  // namespace millrace

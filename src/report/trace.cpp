@@ -1,17 +1,37 @@
 #include "report/trace.h"
 
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/text.h"
 #include "report/json_text.h"
+#include "report/live_bytes.h"
 
 namespace millrace {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kPasses = 1;  // rows of the timeline
+constexpr int kPasses = 1;  // lanes of the timeline
 constexpr int kLaunches = 2;
+constexpr int kMostThreads = 4096;
+
+bool is_gpu(const StepPlan& plan) { return plan.device.starts_with("gpu "); }
+
+// The threads that a launch shares its work among, from the text of its candidate: "… threads 2 …".
+int threads_of(const PlanLaunch& launch) {
+  constexpr std::string_view kWord = " threads ";
+  const size_t at = launch.candidate.find(kWord);
+  int threads = 1;
+  if (at != std::string::npos)
+    std::from_chars(launch.candidate.data() + at + kWord.size(), launch.candidate.data() + launch.candidate.size(),
+                    threads);
+  return std::clamp(threads, 1, kMostThreads);
+}
+
+int lanes_of(const StepPlan& plan, const PlanLaunch& launch) { return is_gpu(plan) ? 1 : threads_of(launch); }
 
 // Events of trace format "complete": times in microseconds.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
@@ -19,8 +39,27 @@ Json event(const std::string& name, const std::string& category, int row, double
           {"tid", row},   {"ts", begin * 1e6}, {"dur", seconds * 1e6}};
 }
 
-Json row_name(int row, const char* name) {
-  return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", row}, {"args", {{"name", name}}}};
+Json metadata(const char* what, int lane, const Json& arguments) {
+  return {{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", lane}, {"args", arguments}};
+}
+
+// Names, and lanes in this order.
+void name_lanes(const StepPlan& plan, std::vector<Json>& events) {
+  int lanes = 1;
+  for (const PlanLaunch& launch : plan.launches) lanes = std::max(lanes, lanes_of(plan, launch));
+  events.push_back(metadata("process_name", 0, {{"name", concat("millrace ", plan.program.file)}}));
+  events.push_back(metadata("process_labels", 0, {{"labels", plan.device}}));
+  for (int lane = kPasses; lane < kLaunches + lanes; ++lane) {
+    const std::string name = lane == kPasses ? "passes"
+                             : is_gpu(plan)  ? "stream"
+                                             : concat("thread ", lane - kLaunches + 1);
+    events.push_back(metadata("thread_name", lane, {{"name", name}}));
+    events.push_back(metadata("thread_sort_index", lane, {{"sort_index", lane}}));
+  }
+}
+
+Json counter(double seconds, int64_t bytes) {
+  return {{"name", "live bytes"}, {"ph", "C"}, {"pid", 1}, {"ts", seconds * 1e6}, {"args", {{"arena", bytes}}}};
 }
 
 Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
@@ -43,7 +82,8 @@ Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
 }  // namespace
 
 std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& run) {
-  std::vector<Json> events{row_name(kPasses, "passes"), row_name(kLaunches, "launches")};
+  std::vector<Json> events;
+  name_lanes(plan, events);
   for (size_t first = 0; first < run.size();) {
     const Pass pass = plan.launches[run[first].launch].pass;
     size_t last = first;
@@ -54,7 +94,16 @@ std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& ru
                            run[last].begin + run[last].seconds - run[first].begin));
     first = last + 1;
   }
-  for (const TracedLaunch& traced : run) events.push_back(launch_event(plan, traced));
+  const std::vector<LiveBytes> live = live_bytes(plan);
+  for (const TracedLaunch& traced : run) {
+    events.push_back(launch_event(plan, traced));
+    for (int thread = 1; thread < lanes_of(plan, plan.launches[traced.launch]); ++thread) {
+      events.push_back(Json(events.back()));
+      events.back()["tid"] = kLaunches + thread;
+    }
+    events.push_back(counter(traced.begin, live[traced.launch].all()));
+  }
+  if (!run.empty()) events.push_back(counter(run.back().begin + run.back().seconds, 0));
   JsonText json;
   json.list("traceEvents", events.size(), [&](size_t k) { return events[k]; });
   json.field("displayTimeUnit", "ns");

@@ -15,7 +15,8 @@ struct TracedLaunch {
   double seconds = 0;
 };
 
-// One row for the passes, one for the launches; each launch with its candidate, its buffers and its predicted time.
+// One lane for the passes, then one for each thread that launches use on a CPU, or for the stream of a GPU; and the
+// bytes of the arena that are alive, as a counter. Each launch has its candidate, its buffers and its predicted time.
 std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& run);
 
 }  // namespace millrace

@@ -82,7 +82,7 @@ TEST_F(DirectoriesTest, ADirectoryThatOthersMayWriteIsRejected) {
     ASSERT_EQ(chmod(path("shared").c_str(), mode), 0);
     const Result<Done> made = make_private_directory(path("shared"));
     ASSERT_FALSE(made) << mode;
-    EXPECT_TRUE(says(made.error(), "chmod go-w '" + path("shared") + "'")) << to_string(made.error());
+    EXPECT_TRUE(says(made.error(), "chmod go-w " + path("shared"))) << to_string(made.error());
   }
   ASSERT_EQ(chmod(path("shared").c_str(), 0755), 0);
   EXPECT_TRUE(make_private_directory(path("shared")));

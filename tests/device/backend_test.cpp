@@ -14,7 +14,7 @@ namespace {
 TEST(Backend, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
   const Result<std::shared_ptr<Backend>> backend = find_backend("tpu");
   ASSERT_FALSE(backend);
-  EXPECT_EQ(backend.error().kind, ErrorKind::unavailable);
+  EXPECT_EQ(backend.error().kind, ErrorKind::bad_input);
   ASSERT_EQ(backend.error().diagnostics.size(), 1);
   EXPECT_EQ(backend.error().diagnostics.front().message, "unknown device 'tpu'");
   EXPECT_EQ(backend.error().diagnostics.front().remedy, "use --device cpu or --device cuda");

@@ -468,8 +468,8 @@ TEST_F(PlanFolder, BenchTimesEveryLaunch) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U);
   options.format = Format::json;
   const nlohmann::json json = nlohmann::json::parse(*bench_plan(options));
-  EXPECT_EQ(json["schema_version"], 1);
-  EXPECT_EQ(json["operators"].size(), plan_.launches.size());
+  EXPECT_EQ(json["schema_version"], 2);
+  EXPECT_EQ(json["launches"].size(), plan_.launches.size());
   EXPECT_GT(json["step_seconds"]["low"].get<double>(), 0);
   EXPECT_LE(json["step_seconds"]["low"], json["step_seconds"]["median"]);
   EXPECT_LE(json["step_seconds"]["median"], json["step_seconds"]["high"]);

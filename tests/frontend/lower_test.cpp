@@ -37,6 +37,23 @@ def last(x: float32[4]): return np.exp(x)
   EXPECT_EQ(operators_of(program, options), "result[4] = negate(x[4])\n");
 }
 
+TEST(Lower, NumbersThatAreOnlyChosenBecomeTheTypesLargest) {
+  constexpr std::string_view program = R"(
+def f(x: float32[4]):
+    y = np.where(x > 0, x, -1e9)
+    return np.minimum(y, 1e300) * 1e4
+)";
+  ProgramOptions options;
+  options.dtype = DType::float16;
+  EXPECT_EQ(operators_of(program, options),
+            "y.1[4] = less(0, x[4])\n"
+            "y[4] = where(y.1[4], x[4], -65504)\n"
+            "result.1[4] = minimum(y[4], 65504)\n"
+            "result[4] = multiply(result.1[4], 10000)\n");
+  options.dtype = DType::float64;
+  EXPECT_NE(operators_of(program, options).find("where(y.1[4], x[4], -1000000000)"), std::string::npos);
+}
+
 TEST(Lower, StoresEveryTensorAsTheChosenType) {
   ProgramOptions options;
   options.dtype = DType::bfloat16;

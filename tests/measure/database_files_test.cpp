@@ -48,7 +48,7 @@ TEST_F(DatabaseTest, ThingsThatAreNotDatabases) {
   expect_error(Database::open("/dev/null"), ErrorKind::bad_input, "not a plain file");
   expect_error(Database::open(""), ErrorKind::bad_input, "No such file");
   write_bytes(path("text.db"), std::string(5000, 'x'));
-  expect_error(Database::open(path("text.db")), ErrorKind::failed, "is not a database");
+  expect_error(Database::open(path("text.db")), ErrorKind::bad_input, "is not a database");
   EXPECT_EQ(bytes_of(path("text.db")), std::string(5000, 'x'));
   EXPECT_FALSE(fs::exists(path("absent.db")));
 }
@@ -63,8 +63,8 @@ TEST_F(DatabaseTest, AnotherProgramsDatabaseIsLeftAlone) {
 
 TEST_F(DatabaseTest, ALaterSchemaIsRefused) {
   made(numbered_rows(3));
-  ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 3"));
-  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 3");
+  ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("PRAGMA user_version = 4"));
+  expect_error(Database::open(path()), ErrorKind::bad_input, "schema version 4");
   expect_error(Database::open(path(), DatabaseAccess::read), ErrorKind::bad_input, "update Millrace");
 }
 

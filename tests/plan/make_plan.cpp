@@ -1,5 +1,5 @@
-// make_plan PROGRAM FOLDER [SIZE]: writes a float32 plan of the most promising candidates, unmeasured, for tests that
-// run plans.
+// make_plan PROGRAM FOLDER [SIZE [TYPE]]: writes a plan, of float32 unless told otherwise, of the most promising
+// candidates, unmeasured, for tests that run plans.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   using namespace millrace;
   testing::InitGoogleTest(&argc, argv);
   if (argc < 3) {
-    std::fputs("usage: make_plan PROGRAM FOLDER [SIZE]\n", stderr);
+    std::fputs("usage: make_plan PROGRAM FOLDER [SIZE [TYPE]]\n", stderr);
     return 2;
   }
   const auto finish = [](const Error& error) {
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   const Result<std::string> text = read_file(argv[1], 1 << 20);
   if (!text) return finish(text.error());
   PlanChoice choice;
-  choice.dtype = "float32";
+  choice.dtype = argc > 4 ? argv[4] : "float32";
   if (argc > 3) choice.sizes = {argv[3]};
   MadePlan made = make_plan(*text, choice);
   const Result<std::vector<Launch>> launches = lower_plan(made.plan, made.training, made.candidates);

@@ -35,6 +35,20 @@ def small(x: float64[B, I], w: float64[I, I], mask: fixed.float64[I], s: float64
 """
 
 
+PRODUCT = """
+import numpy as np
+from millrace.numpy import float64
+
+B = 3
+I = 4
+
+
+def product(x: float64[B, I], w: float64[I, I], s: float64):
+    y = np.einsum("bi,ij->bj", x, w) * s
+    return y
+"""
+
+
 STACKED = """
 import numpy as np
 from millrace.numpy import float64
@@ -156,6 +170,37 @@ class LibraryTest(unittest.TestCase):
                 plan.forward(wrong)
         with self.assertRaisesRegex(millrace.MillraceError, "/nowhere"):
             millrace.Plan("/nowhere")
+
+    def test_tensors_by_name_in_every_type(self):
+        x, w = np.arange(12.0).reshape(3, 4) % 5 - 2, np.arange(16.0).reshape(4, 4) % 7 - 3
+        for dtype in ("float64", "float32", "float16", "bfloat16"):
+            with self.subTest(dtype):
+                plan = millrace.Plan(millrace.find_plan(PRODUCT, {}, dtype, threads=1))
+                tensors = millrace.PlanTensors(plan)
+                tensors.set("x", x)
+                tensors.set("w", w)
+                tensors.set("s", 2)
+                tensors.set("d_y", np.ones((3, 4)))
+                tensors.step()
+                np.testing.assert_array_equal(tensors.get("y"), 2 * (x @ w))
+                np.testing.assert_array_equal(tensors.get("d_w"), 2 * x.T @ np.ones((3, 4)))
+                self.assertEqual(plan.argument("w").dtype, dtype)
+                self.assertEqual((plan.result("y").shape, plan.gradient("d_x").shape), ((3, 4), (3, 4)))
+                with self.assertRaisesRegex(millrace.MillraceError, "no gradient 'd_s'"):
+                    plan.gradient("d_s")
+                with self.assertRaisesRegex(millrace.MillraceError, "did you mean 'd_y'"):
+                    tensors.get("d_yy")
+                with self.assertRaisesRegex(millrace.MillraceError, "it has 12 elements"):
+                    tensors.set("x", x[0])
+
+    def test_half_types_round_to_nearest_even(self):
+        bits = np.arange(65536, dtype=np.uint16)
+        for name in ("float16", "bfloat16"):
+            floats = getattr(millrace, f"from_{name}")(bits)
+            back = getattr(millrace, f"to_{name}")(floats)
+            np.testing.assert_array_equal(back[~np.isnan(floats)], bits[~np.isnan(floats)])
+        between = np.array([0x3F808000, 0x3F818000, 0x3F808001], dtype=np.uint32).view(np.float32)
+        np.testing.assert_array_equal(millrace.to_bfloat16(between), [0x3F80, 0x3F82, 0x3F81])
 
     def test_arrays_that_are_stacked(self):
         layouts = [f"{prefix}q+{prefix}k+{prefix}v=stacked" for prefix in ("w", "d_w")]

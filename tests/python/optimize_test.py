@@ -131,8 +131,8 @@ class EndToEndTest(OptimizeTest):
         json.loads(self.succeed("bench", "small.plan", "--json"))
         kernels = json.loads(self.succeed("bench", "small.plan", "--kernels", "--seconds", "0.1", "--json"))
         self.assertNotIn("step_seconds", kernels)
-        self.assertTrue(kernels["operators"])
-        self.assertFalse([one["name"] for one in kernels["operators"] if "einsum" in one["name"]])
+        self.assertTrue(kernels["launches"])
+        self.assertFalse([one["name"] for one in kernels["launches"] if "einsum" in one["name"]])
 
         # select uses these measurements, with both methods.
         exact = json.loads(self.succeed("select", "small.py", "--json"))
@@ -172,7 +172,7 @@ class EndToEndTest(OptimizeTest):
     def test_explain(self) -> None:
         text = self.succeed("explore", "small.py", "--explain")
         self.assertIn("rejected, with the reason", text)
-        self.assertIn("configurations", text)
+        self.assertIn("candidates", text)
         self.assertFalse((self.folder / "data" / "measurements.db").exists(), "it measured")
 
     def test_measurements_travel_as_a_file(self) -> None:

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import unittest.mock
 import xml.etree.ElementTree
@@ -133,6 +134,8 @@ class ReportTest(unittest.TestCase):
         self.assertTrue((self.folder / "a.plan/report.html").exists(), "optimize writes a report next to the plan")
         done = run("report", "a.plan", "--db", "t.db", "--out", "p.html", "--json", cwd=self.folder)
         self.assertGreater(len(json.loads(done.stdout)["tables"]["candidates"]), 0)
+        for row in json.loads(done.stdout)["tables"]["path"]:
+            self.assertRegex(row["implementation"], "^(GEMM|loops|layout conversion)")
         shutil.copytree(self.folder / "a.plan", self.folder / "b.plan", dirs_exist_ok=True)
         done = run("report", "--compare", "a.plan", "b.plan", "--out", "c.html", "--svg", "both", "--json", cwd=self.folder)
         self.assertTrue((self.folder / "both/compared_timeline.svg").exists())
@@ -159,6 +162,26 @@ class ReportTest(unittest.TestCase):
         given = (folder / "dot.given").read_text()
         self.assertRegex(given, r"\A(digraph \{\n|  (graph|node|edge) \[[a-z0-9=.,\" ]*\]\n"
                                 r"|  \d+ \[width=[\d.]+, height=[\d.]+\]\n|  \d+ -> \d+\n|\}\n)+\Z", "no name reaches it")
+
+    def test_a_plans_report_is_in_its_folder_and_opens(self) -> None:
+        run("optimize", "scaled.py", "--budget", "5s", "--db", "t.db", "--out", "my plan", cwd=self.folder)
+        report = self.folder / "my plan/report.html"
+        folder = self.folder / "opener"
+        folder.mkdir()
+        (folder / "xdg-open").write_text('#!/bin/sh\necho "$1" >"$0.part"\nmv "$0.part" "$0.given"\n')
+        (folder / "xdg-open").chmod(0o755)
+        for plan in ("my plan", "my plan/plan.json"):
+            report.unlink()
+            given = folder / "xdg-open.given"
+            given.unlink(missing_ok=True)
+            with unittest.mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ['PATH']}"}):
+                done = run("report", plan, "--db", "t.db", "--open", cwd=self.folder)
+            self.assertIn("The report is my plan/report.html.", done.stdout)
+            self.assertIn("millrace bench 'my plan", done.stdout + report.read_text().replace("&#39;", "'"))
+            end = time.monotonic() + 30
+            while not given.exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertEqual(given.read_text(), "my plan/report.html\n")
 
     def test_without_measurements_says_what_to_do(self) -> None:
         done = run("report", "scaled.py", "--db", "empty.db", cwd=self.folder, code=4)

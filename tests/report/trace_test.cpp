@@ -7,6 +7,65 @@
 namespace millrace {
 namespace {
 
+std::vector<nlohmann::json> complete_events(const nlohmann::json& trace) {
+  std::vector<nlohmann::json> events;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") events.push_back(event);
+  }
+  return events;
+}
+
+// "process_name: …" and so on, in order.
+std::vector<std::string> names_in(const nlohmann::json& trace) {
+  std::vector<std::string> names;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M" && event.at("args").contains("name")) names.push_back(event.at("args").at("name"));
+  }
+  return names;
+}
+
+StepPlan threaded_plan() {
+  StepPlan plan;
+  plan.program.file = "layer.py";
+  plan.device = "cpu something";
+  plan.buffers.resize(3);
+  for (size_t k = 0; k < plan.buffers.size(); ++k) plan.buffers[k].bytes = int64_t{100} << k;
+  plan.buffers[0].first = 0;
+  plan.buffers[0].last = 1;
+  plan.buffers[1].first = plan.buffers[1].last = 1;
+  plan.buffers[2].location = BufferLocation::argument;
+  plan.buffers[2].first = 0;
+  plan.buffers[2].last = 1;
+  plan.launches.resize(2);
+  plan.launches[0].partition = "product";
+  plan.launches[0].candidate = "01 10; openblas m 0 n 1 k 2 threads 3 inside";
+  plan.launches[1].partition = "last";
+  plan.launches[1].candidate = "01; flat loops 0 vector 0 threads 1 block -1";
+  return plan;
+}
+
+TEST(Trace, HasALanePerThreadOrAStream) {
+  StepPlan plan = threaded_plan();
+  nlohmann::json json = nlohmann::json::parse(trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  EXPECT_EQ(names_in(json),
+            (std::vector<std::string>{"millrace layer.py", "passes", "thread 1", "thread 2", "thread 3"}));
+  std::vector<int> lanes;
+  for (const nlohmann::json& event : complete_events(json)) lanes.push_back(event.at("tid"));
+  EXPECT_EQ(lanes, (std::vector<int>{1, 2, 3, 4, 2}));
+  plan.device = "gpu something";
+  json = nlohmann::json::parse(trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  EXPECT_EQ(names_in(json), (std::vector<std::string>{"millrace layer.py", "passes", "stream"}));
+}
+
+TEST(Trace, CountsTheBytesThatAreAlive) {
+  const nlohmann::json json = nlohmann::json::parse(trace_json(threaded_plan(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  std::vector<std::pair<double, int>> counted;
+  for (const nlohmann::json& event : json.at("traceEvents")) {
+    if (event.at("ph") == "C") counted.emplace_back(event.at("ts"), event.at("args").at("arena"));
+  }
+  EXPECT_EQ(counted, (std::vector<std::pair<double, int>>{{0, 100}, {1e6, 300}, {2e6, 0}}));
+}
+
 TEST(Trace, HasOneEventPerLaunchAndPass) {
   StepPlan plan;
   plan.buffers.resize(2);
@@ -27,9 +86,9 @@ TEST(Trace, HasOneEventPerLaunchAndPass) {
   EXPECT_EQ(names, (std::vector<std::string>{"forward of step 0", "backward of step 0", "forward of step 1",
                                              "backward of step 1", "first", "conversion of x", "last", "first",
                                              "conversion of x", "last"}));
-  const nlohmann::json& pass = json.at("traceEvents")[2];
-  EXPECT_EQ(pass.at("dur"), 2e6);
-  EXPECT_EQ(json.at("traceEvents")[6].at("args").at("buffers"), "x \"quoted\" BJI");
+  const std::vector<nlohmann::json> events = complete_events(json);
+  EXPECT_EQ(events[0].at("dur"), 2e6);
+  EXPECT_EQ(events[4].at("args").at("buffers"), "x \"quoted\" BJI");
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ class CheckIncludes(unittest.TestCase):
         self.assert_allowed("src/codegen/prelude/prelude.cu", "<cuda_fp16.h>")
         self.assert_allowed("tools/millrace.cpp", '"millrace/millrace.h"')
         self.assert_allowed("tools/millrace.cpp", "<CLI/CLI.hpp>")
+        self.assert_allowed("tools/usage_error.cpp", '"base/text.h"')
         self.assert_allowed("tests/ir/graph_test.cpp", '"fusion/secret.h"')
 
     def test_a_stage_sees_no_other_stage(self):

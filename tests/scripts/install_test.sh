@@ -15,9 +15,24 @@ logged cmake -S "$root/examples/run_plan" -B "$folder/example" -DCMAKE_PREFIX_PA
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror"
 logged cmake --build "$folder/example"
 
+grep -q '^\.TH MILLRACE 1' "$folder/prefix/share/man/man1/millrace.1"
+bash -n "$folder/prefix/share/bash-completion/completions/millrace"
+grep -q '^#compdef millrace' "$folder/prefix/share/zsh/site-functions/_millrace"
+grep -q '^complete -c millrace' "$folder/prefix/share/fish/vendor_completions.d/millrace.fish"
+
 "$make_plan" "$root/models/mha.py" "$folder/plan" tiny
 # The plan contains its kernels, which this user's cache recorded: nothing is compiled and no compiler is needed.
 PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2
+# The same numbers in every type: the means differ by rounding only.
+means=()
+for type in float64 float32 float16 bfloat16; do
+  "$make_plan" "$root/models/mha.py" "$folder/$type" tiny "$type"
+  means+=("$("$folder/example/run_plan" "$folder/$type" 1 | sed 's/.*mean of [^ ]* \([-0-9.]*\),.*/\1/')")
+done
+echo "means in float64, float32, float16, bfloat16: ${means[*]}"
+awk -v a="${means[0]}" -v b="${means[1]}" -v c="${means[2]}" -v d="${means[3]}" '
+  function far(x, tolerance) { return x - a > tolerance * a || a - x > tolerance * a }
+  BEGIN { exit !(a > 0) || far(b, 1e-4) || far(c, 1e-2) || far(d, 1e-1) }' || { echo "error: the means differ" && exit 1; }
 # Kernels that the cache did not record are never executed.
 if MILLRACE_CACHE_DIR=$folder/empty PATH=/nonexistent "$folder/example/run_plan" "$folder/plan" 2>/dev/null; then
   echo "error: kernels were executed that this user's cache did not record"

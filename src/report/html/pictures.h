@@ -8,6 +8,7 @@
 #include "report/html/document.h"
 #include "report/html/graph_layout.h"
 #include "report/metrics.h"
+#include "report/traffic.h"
 
 namespace millrace {
 
@@ -35,6 +36,13 @@ Picture search_picture(const std::vector<ExplorationPoint>& points);
 
 // Which tensors occupy which bytes of the arena, launch by launch.
 Picture memory_picture(const ReportArtefacts& artefacts);
+// Bytes of the arena that are alive, over the launches, and their peak.
+Picture live_picture(const StepPlan& plan);
+// The tensors that move most bytes, as bars.
+Picture traffic_picture(const std::vector<TensorTraffic>& traffic);
+
+// 1, 2 or 5 times a power of ten, so that at most `ticks` of them reach `most`, which is above zero.
+double tick_of(double most, int ticks);
 
 // "1.2 M"
 std::string short_count(double number);

@@ -20,16 +20,6 @@ constexpr double kTriedTop = 310;
 constexpr double kTriedBottom = 410;
 constexpr int kTicks = 5;
 
-// 1, 2 or 5 times a power of ten, so that at most kTicks of them reach `most`.
-double tick_of(double most) {
-  const double least = most / kTicks;
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least) return factor * power;
-  }
-  return 10 * power;
-}
-
 // A panel: a quantity over time, from zero.
 struct Panel {
   double seconds;  // at the right
@@ -44,7 +34,7 @@ struct Panel {
 
 template <class Text>
 void draw_axes(Svg& svg, const Panel& panel, Text text) {
-  const double tick = tick_of(panel.most);
+  const double tick = tick_of(panel.most, kTicks);
   for (int k = 0; tick * k <= panel.most * 1.001; ++k) {
     const Point foot = panel.at(0, tick * k);
     svg.line(foot, {kRight, foot.y}, "grid");
@@ -53,7 +43,7 @@ void draw_axes(Svg& svg, const Panel& panel, Text text) {
 }
 
 void draw_seconds(Svg& svg, const Panel& panel) {
-  const double tick = tick_of(panel.seconds);
+  const double tick = tick_of(panel.seconds, kTicks);
   for (int k = 0; tick * k <= panel.seconds * 1.001; ++k)
     svg.text({panel.at(tick * k, 0).x, panel.bottom + 18}, concat(tick * k), "label", "middle");
   svg.text({(kLeft + kRight) / 2, panel.bottom + 38}, "seconds since the exploration began", "label", "middle");

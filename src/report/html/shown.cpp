@@ -11,6 +11,15 @@ std::string digits(double value) { return fixed(value, value >= 100 ? 0 : value 
 
 }  // namespace
 
+double tick_of(double most, int ticks) {
+  const double least = most / ticks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
 std::string short_count(double number) {
   if (number >= 1e12) return concat(digits(number / 1e12), " T");
   if (number >= 1e9) return concat(digits(number / 1e9), " G");

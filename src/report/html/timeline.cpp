@@ -45,6 +45,18 @@ void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double 
   svg.text({x + 4, top + kBar / 2 + 4}, told_total(pieces), "label");
 }
 
+// Ticks below both bars, and the seconds that they mean.
+void draw_ticks(Svg& svg, double most, double scale, double bottom) {
+  constexpr int kTimeTicks = 8;
+  if (most <= 0) return;
+  const double tick = tick_of(most, kTimeTicks);
+  for (int k = 0; tick * k <= most * 1.001; ++k) {
+    const double x = kTimelineLeft + tick * k * scale;
+    svg.line({x, bottom}, {x, bottom + 5}, "fastest");
+    svg.text({x, bottom + 18}, k == 0 ? "0" : shown_seconds(tick * k), "label", "middle");
+  }
+}
+
 struct Bar {
   std::string name;
   const std::vector<Piece>& pieces;
@@ -55,9 +67,10 @@ std::string draw_bars(const Bar& one, const Bar& two) {
   const double room =
       12 + std::max(text_width(told_total(one.pieces), kLabelFont), text_width(told_total(two.pieces), kLabelFont));
   const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - room) / most : 0;
-  Svg svg(kTimelineWidth, 2 * kBar + 36, concat("where the time of a step goes, ", one.name, " and ", two.name));
+  Svg svg(kTimelineWidth, 2 * kBar + 56, concat("where the time of a step goes, ", one.name, " and ", two.name));
   draw_pieces(svg, one.pieces, 10, scale, one.name);
   draw_pieces(svg, two.pieces, kBar + 24, scale, two.name);
+  draw_ticks(svg, most, scale, 2 * kBar + 28);
   return std::move(svg).finish();
 }
 

@@ -1,0 +1,41 @@
+// Errors for programs that read --json.
+#include <nlohmann/json.hpp>
+
+#include "millrace/millrace.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* kind_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::bad_input: return "bad_input";
+    case ErrorKind::unavailable: return "unavailable";
+    case ErrorKind::no_configuration: return "no_candidate";
+    case ErrorKind::failed: break;
+  }
+  return "failed";
+}
+
+Json message_json(const Diagnostic& diagnostic) {
+  Json made = {{"message", diagnostic.message}, {"remedy", diagnostic.remedy}};
+  if (!diagnostic.file.empty()) made["file"] = diagnostic.file;
+  if (diagnostic.line > 0) {
+    made["line"] = diagnostic.line;
+    made["column"] = diagnostic.column;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string error_json(const Error& error, int exit_code) {
+  Json messages = Json::array();
+  for (const Diagnostic& diagnostic : error.diagnostics) messages.push_back(message_json(diagnostic));
+  const Json root = {{"schema_version", 1},
+                     {"error", {{"kind", kind_name(error.kind)}, {"exit_code", exit_code}, {"messages", messages}}}};
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";  // a path may contain any bytes
+}
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+#include "base/quote.h"
+
+#include <gtest/gtest.h>
+
+#include "millrace/result.h"
+
+namespace millrace {
+namespace {
+
+TEST(Quote, ControlCharactersAreEscaped) {
+  EXPECT_EQ(printable("a\x1b[31mb\nc\td"), "a\\x1b[31mb\nc\td");
+  EXPECT_EQ(printable_line("a\x1b\n\t"), "a\\x1b\\n\\t");
+  EXPECT_EQ(printable("\x7f\xc2\x9b"), "\\x7f\\x9b");
+  EXPECT_EQ(printable("µ · →"), "µ · →");
+  EXPECT_EQ(printable("\xc2"), "\xc2");
+}
+
+TEST(Quote, WordsForTheShell) {
+  EXPECT_EQ(shell_word("models/bert_encoder.py"), "models/bert_encoder.py");
+  EXPECT_EQ(shell_word("my plan"), "'my plan'");
+  EXPECT_EQ(shell_word("it's; rm -rf $HOME"), "'it'\\''s; rm -rf $HOME'");
+  EXPECT_EQ(shell_word("a\x1b'b"), "$'a\\x1b\\'b'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(Quote, ErrorsPrintNoControlCharacters) {
+  Error error = Error::make(ErrorKind::bad_input, "unknown name '\x1b[2J'", "see 'a\x07.py'");
+  error.diagnostics.front().file = "evil\x1b.py";
+  EXPECT_EQ(to_string(error), "evil\\x1b.py: error: unknown name '\\x1b[2J'\n  see 'a\\x07.py'\n");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -55,7 +55,8 @@ class CompileModelsTest(TorchTest):
 
     def test_bert(self):
         config = transformers.BertConfig(vocab_size=32, max_position_embeddings=16, **WIDTH, **NO_DROPOUT)
-        self.check(transformers.BertForMaskedLM(config), [f"bert.encoder.layer.{k}" for k in range(LAYERS)], **self.ids())
+        layers = [f"bert.encoder.layer.{k}" for k in range(LAYERS)]
+        self.check(transformers.BertForMaskedLM(config), layers, **self.ids())
 
     def test_gpt2(self):
         config = transformers.GPT2Config(vocab_size=32, n_embd=16, n_layer=LAYERS, n_head=2, n_positions=16,

@@ -82,7 +82,8 @@ class WritersTest(unittest.TestCase):
         self.check(lambda x: x.sum(-1, keepdim=True) + x.mean((0, 1)) + x.amax(1, keepdim=True) + x.sum(), self.x)
         self.check(lambda x: x.var(-1, keepdim=True) + x.std(-1, keepdim=True, correction=0), self.x)
         self.check(lambda x: torch.softmax(x, 1) + torch.log_softmax(x, -1), self.x)
-        self.check(lambda x, w: functional.layer_norm(x, (4,), w) + functional.rms_norm(x, (4,), w, 1e-6), self.x, weight)
+        self.check(lambda x, w: functional.layer_norm(x, (4,), w), self.x, weight)
+        self.check(lambda x, w: functional.rms_norm(x, (4,), w, 1e-6), self.x, weight)
 
     def test_shapes(self):
         self.check(lambda x: x.view(6, 4).t().reshape(2, 2, 6).transpose(0, 2).unsqueeze(1).squeeze(1), self.x)
@@ -197,7 +198,8 @@ class RegionsTest(unittest.TestCase):
         class Model(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 4)) for _ in range(3))
+                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 4))
+                                            for _ in range(3))
 
             def forward(self, x):
                 for layer in self.layers:

@@ -197,8 +197,8 @@ def _optional(w, value) -> str:
 @writes("layer_norm")
 def _(w, node, a):
     dim = -1 if len(a.normalized_shape) == 1 else tuple(range(-len(a.normalized_shape), 0))
-    expression = f"layernorm({w.text(a.input)}, {_optional(w, a.weight)}, {_optional(w, a.bias)}, axis={dim}, eps={a.eps!r})"
-    return in_type(expression, node, a.input, a.weight, a.bias)
+    parameters = f"{_optional(w, a.weight)}, {_optional(w, a.bias)}, axis={dim}, eps={a.eps!r}"
+    return in_type(f"layernorm({w.text(a.input)}, {parameters})", node, a.input, a.weight, a.bias)
 
 
 @writes("rms_norm")

@@ -21,8 +21,8 @@ def is_contraction(node: fx.Node) -> bool:
 
 def _heads(w, node: fx.Node) -> tuple[int, int] | None:
     """How all readers of a projection split its last axis; None if they do not."""
-    shapes = {tuple(tensor(user).shape) if user in w.inside and getattr(user.target, "_opname", "") in ("view", "reshape")
-              else () for user in node.users}
+    views = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+    shapes = {tuple(tensor(user).shape) if user in w.inside and user.target in views else () for user in node.users}
     (shape,) = shapes if len(shapes) == 1 else ((),)
     return shape[-2:] if len(shape) > 2 and shape[:-2] == tuple(tensor(node).shape[:-1]) else None
 
@@ -84,7 +84,8 @@ def _grouped(w, node: fx.Node, groups: int) -> str:
     shape = tensor(node).shape
     if len(shape) != 4 or shape[1] % groups != 0:
         raise NotCovered("groups of heads in another shape than [batch, head, position, column]")
-    return w.let("grouped", f"np.reshape({w.text(node)}, {w.shape((shape[0], groups, shape[1] // groups, *shape[2:]))})")
+    wanted = (shape[0], groups, shape[1] // groups, *shape[2:])
+    return w.let("grouped", f"np.reshape({w.text(node)}, {w.shape(wanted)})")
 
 
 def _grouped_mask(w, node: fx.Node, groups: int) -> str:

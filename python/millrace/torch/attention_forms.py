@@ -80,8 +80,8 @@ def _before_repeating(node: fx.Node) -> fx.Node | None:
     added = spread.args[0] if spread is not None and spread.target is aten.expand.default else None
     if added is None or added.target is not aten.unsqueeze.default or added.args[1] not in (2, -3):
         return None
-    source, shape = added.args[0], value_of(node).shape
-    given = value_of(source).shape
-    wide = value_of(spread).shape
-    fits = len(given) == 4 and wide == (*given[:2], wide[2], *given[2:]) and shape == (given[0], given[1] * wide[2], *given[2:])
-    return source if fits else None
+    source, wide = added.args[0], value_of(spread).shape
+    batch, groups, *others = value_of(source).shape
+    if len(others) != 2 or tuple(wide) != (batch, groups, wide[2], *others):
+        return None
+    return source if tuple(value_of(node).shape) == (batch, groups * wide[2], *others) else None

@@ -13,8 +13,10 @@ from torch import fx
 
 from millrace import plan_cache
 from millrace.torch import module_names
-from millrace.torch.capture import Captured, NotCaptured, capture
+from millrace.torch.aten_products import is_contraction
+from millrace.torch.capture import Captured, capture
 from millrace.torch.importer import Program, import_region
+from millrace.torch.in_place import NotCaptured
 from millrace.torch.partition import Partition, Piece, partition
 from millrace.torch.regions import Options, Region, Rest, say
 from millrace.torch.stitched import piece_module, stitch
@@ -55,8 +57,8 @@ def _compile(graph: fx.GraphModule, inputs: list, options: Options, listener: Li
     calls = [_call_of(piece, captured, options) for piece in found.pieces]
     compiled = Compiled([call for call in calls if isinstance(call, Region)], _rest(found))
     listener(compiled)
-    if not compiled.regions:
-        say("no part of a graph is worth a plan; it goes to Inductor (millrace.torch.explain says why)")
+    if not compiled.regions and any(map(is_contraction, captured.module.graph.nodes)):
+        say("no region of a graph is worth a plan; it goes to Inductor (millrace.torch.explain says why)")
     return _WithoutAutocast(stitch(captured.module, found.pieces, calls))
 
 

@@ -52,6 +52,6 @@ def _region_lines(region: Region, first: str) -> list[str]:
     elif choice.plan_seconds is None:
         runs = f"{choice.plan or 'Inductor'} ({choice.why})"
     else:
-        runs = (f"{choice.plan or 'Inductor'} ({choice.why}: a step takes {choice.plan_seconds * 1e3:.3g} ms by the plan, "
-                f"{choice.inductor_seconds * 1e3:.3g} ms by Inductor)")
+        runs = (f"{choice.plan or 'Inductor'} ({choice.why}: a step takes {choice.plan_seconds * 1e3:.3g} ms by the "
+                f"plan, {choice.inductor_seconds * 1e3:.3g} ms by Inductor)")
     return [f"  {region.name}: {region.file}", f"    runs {runs}"]

@@ -13,13 +13,12 @@ from torch import fx
 from millrace import numpy as language
 from millrace.torch import aten_elementwise, aten_products, aten_shapes, module_names  # noqa: F401  (declare writers)
 from millrace.torch.aten_writer import TYPE_NAMES, Writer
-from millrace.torch.capture import VIEWS
-from millrace.torch.values import requires_grad, value_of
+from millrace.torch.values import VIEWS, requires_grad, value_of
 
 _ACTIVATION_SIZES = ("B", "T", "I")
 _OTHER_SIZES = "UHPVKLMNOQRSWXYZACDEFG"
-_RESERVED = {*keyword.kwlist, *language.__all__, "np", "math", "len", "range", "sum", "max", "min", "abs", "zip", "list",
-             "tuple", "int", "float", "bool", "enumerate", "reversed"}
+_RESERVED = {*keyword.kwlist, *language.__all__, *"np math len range sum max min abs zip list tuple int float bool".split(),
+             "enumerate", "reversed"}
 
 
 class Program(NamedTuple):

@@ -12,8 +12,7 @@ from torch import fx
 from millrace.torch import module_names
 from millrace.torch.aten_products import is_contraction
 from millrace.torch.aten_writer import covered
-from millrace.torch.capture import VIEWS
-from millrace.torch.values import requires_grad, value_of
+from millrace.torch.values import VIEWS, requires_grad, value_of
 
 REST = None  # the key of what Inductor compiles
 _NO_PRODUCT = "a region without matrix products is not worth a plan"

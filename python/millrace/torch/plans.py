@@ -25,12 +25,16 @@ _warned: set[tuple[str, str]] = set()
 _remembered: list = []
 
 
+def check_budget(budget: str | None) -> None:
+    if budget is not None and not (isinstance(budget, str) and _TIME.fullmatch(budget)):
+        raise ValueError(f"the budget {budget!r} is not a time; write it as '90s', '5m' or '1h'")
+
+
 def set_budget(budget: str | None) -> None:
     """Sets the time to explore each new shape: "60s", "5m". With None, the default, plans are made without
     measurements."""
     global _budget, _changes
-    if budget is not None and not (isinstance(budget, str) and _TIME.fullmatch(budget)):
-        raise ValueError(f"the budget {budget!r} is not a time; write it as '90s', '5m' or '1h'")
+    check_budget(budget)
     _budget = budget
     _changes += 1
     for function in _remembered:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch._inductor
 from torch import fx
 
 from millrace import plan_cache
@@ -44,6 +45,7 @@ class Options(NamedTuple):
         if unknown := set(given) - set(Options._fields):
             raise ValueError(f"backend 'millrace' has no option {sorted(unknown)[0]!r}; it has "
                              f"{', '.join(Options._fields)}")
+        plans.check_budget(given.get("budget"))
         if given.get("choose", "fastest") not in ("fastest", "plan"):
             raise ValueError(f"the option choose is 'fastest' or 'plan', not {given['choose']!r}")
         return Options(**given)
@@ -105,6 +107,11 @@ def call_of(path: str, tensors: tuple[torch.Tensor, ...]) -> operator.Call:
 _choices: dict[tuple, Choice] = {}  # one for all equal regions
 
 
+def forget_choices() -> None:
+    """Lets new regions find their recorded choices again, for tests."""
+    _choices.clear()
+
+
 def choose(region: Region, tensors: tuple[torch.Tensor, ...]) -> Choice:
     device = tensors[0].device
     where = plans.Where.of(device.type, device.index)
@@ -151,7 +158,8 @@ def _compared(region: Region, path: str, tensors: tuple[torch.Tensor, ...]) -> C
     except Exception as error:  # Inductor may fail where a plan does not
         return Choice(path, f"Inductor fails: {str(error).splitlines()[0] if str(error) else error!r}")
     kept = "the plan" if ours <= theirs else "Inductor's code"
-    say(f"{region.name}: a step takes {ours * 1e3:.3g} ms by the plan and {theirs * 1e3:.3g} ms by Inductor; {kept} runs")
+    say(f"{region.name}: a step takes {ours * 1e3:.3g} ms by the plan and {theirs * 1e3:.3g} ms by Inductor; {kept} "
+        "runs")
     choice = Choice(path if ours <= theirs else None, f"{kept} is faster", ours, theirs)
     plan_cache.write_whole(_record_of(path), json.dumps(choice._asdict()))
     return choice

@@ -1,0 +1,61 @@
+"""Replaces operators that change a tensor in place by ones that return a new tensor, where nothing else sees the
+tensor. Test: tests/torch/importer_test.py"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from millrace.torch.values import VIEWS, insert, value_of
+
+aten = torch.ops.aten
+_SCATTERS = {aten.slice.Tensor: aten.slice_scatter.default, aten.select.int: aten.select_scatter.default}
+
+
+class NotCaptured(Exception):
+    """Why a graph goes to Inductor as a whole."""
+
+
+def make_functional(node: fx.Node) -> None:
+    """Replaces an operator that works in place on a value that nothing else sees, or on a slice of one."""
+    if not node.target._schema.is_mutable:
+        return None
+    if node.target is aten.detach_.default:
+        node.target = aten.detach.default
+        return None
+    changed = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+    if changed is not None and changed.target in _SCATTERS and node.target in (aten.copy_.default, aten.fill_.Scalar):
+        return _scatter(node, changed)
+    if changed is not None and changed.op == "placeholder" and set(changed.users) == {node} and not node.users:
+        return None  # a counter, which Inductor's part of the graph changes
+    name, overload = node.target._opname, node.target._overloadname
+    packet = getattr(aten, name[:-1], None) if name.endswith("_") else None
+    if packet is None or overload not in packet.overloads() or changed is None:
+        raise NotCaptured(f"{node.target} changes a tensor in place")
+    _require_fresh(node, changed)
+    node.target = getattr(packet, overload)
+    changed.replace_all_uses_with(node, delete_user_cb=lambda user: node < user)
+
+
+def _require_fresh(node: fx.Node, changed: fx.Node, view: fx.Node | None = None) -> None:
+    """Nothing but `view` may show the tensor that a node changes."""
+    views = [user for user in changed.users if user.target in VIEWS and user is not view and user < node]
+    seen = any(node < user for one in views for user in one.users)
+    if changed.op != "call_function" or changed.target in VIEWS or seen:
+        raise NotCaptured(f"{node.target} changes an input, or a tensor that has views, in place")
+
+
+def _scatter(node: fx.Node, view: fx.Node) -> None:
+    """Replaces `x[1:] = y` by a new tensor."""
+    base = view.args[0]
+    _require_fresh(node, base, view)
+    value, shown = node.args[1], value_of(view)
+    with node.graph.inserting_before(node):
+        if isinstance(value, fx.Node):
+            value = insert(node, aten.to.dtype, (value, shown.dtype), value_of(value).to(shown.dtype))
+            value = insert(node, aten.expand.default, (value, list(shown.shape)), shown)
+        else:
+            value = insert(node, aten.full_like.default, (view, value), shown)
+    node.target, node.args = _SCATTERS[view.target], (base, value, *view.args[1:])
+    node.meta["val"] = value_of(base)
+    base.replace_all_uses_with(node, delete_user_cb=lambda user: node < user)

@@ -24,6 +24,12 @@ void remove_all(const std::string& path) {
 
 }  // namespace
 
+std::string TemporaryDirectory::system_folder() {
+  std::error_code failed;
+  const fs::path folder = fs::temp_directory_path(failed);
+  return failed ? "/tmp" : folder.string();
+}
+
 Result<TemporaryDirectory> TemporaryDirectory::make(const std::string& parent) {
   std::string path = concat(parent, "/", kPrefix, "XXXXXX");
   if (mkdtemp(path.data()) == nullptr)

@@ -14,6 +14,9 @@ class TemporaryDirectory {
 
   // Creates one in `parent`, with a unique name.
   static Result<TemporaryDirectory> make(const std::string& parent);
+  // The same in the system's folder for temporary files.
+  static Result<TemporaryDirectory> make() { return make(system_folder()); }
+  static std::string system_folder();
 
   TemporaryDirectory(TemporaryDirectory&& other) noexcept;
   TemporaryDirectory& operator=(TemporaryDirectory&& other) noexcept;

@@ -96,7 +96,8 @@ class Finisher {
     Result<PlanSession> session = PlanSession::open(selected);
     if (!session) return session.error();
     made_.device = session->device();
-    if (!fits(made_.selected.plan.cost, draw_seconds(tuned_.prepared.training.graph))) return not_timed(kNoTime);
+    if (!fits(made_.selected.plan.cost, draw_seconds(tuned_.prepared.training.graph, tuned_.machine)))
+      return not_timed(kNoTime);
     if (Result<Done> put = put_inputs(tuned_.prepared, *session); !put) return put;
     Result<Baseline> baseline = make_baseline(tuned_);
     if (!baseline) {
@@ -118,7 +119,8 @@ class Finisher {
 
   // Kernels that were measured are in the cache.
   double seconds_to_open(const Baseline& baseline) const {
-    return compile_seconds(baseline.unmeasured, tuned_.machine) + draw_seconds(baseline.prepared.training.graph);
+    return compile_seconds(baseline.unmeasured, tuned_.machine) +
+           draw_seconds(baseline.prepared.training.graph, tuned_.machine);
   }
 
   double left() const { return std::max(kLeastLeft, end_.left()); }
@@ -160,8 +162,7 @@ class Finisher {
   Result<Done> examine(PlanSession& session) {
     const bool slow = made_.after->median > kFarSlowerThanPredicted * made_.selected.plan.cost;
     if (!slow || tuned_.machine.target().own_memory) return Done{};
-    const Result<SlowStep> found =
-        examine_slow_step(session, loaded(made_.selected.plan, tuned_.prepared, made_.folder));
+    const Result<SlowStep> found = examine_slow_step(session, loaded(made_.selected.plan, tuned_.prepared, stage_));
     if (!found) return found.error();
     made_.why_slow = explained(*found);
     return Done{};

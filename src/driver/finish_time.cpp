@@ -7,8 +7,9 @@ namespace {
 
 // In multiples of what a small kernel takes.
 constexpr double kKernel = 0.6;
-constexpr double kPrelude = 2.5;            // parsing it, and linking
-constexpr double kSecondsAnElement = 4e-8;  // drawn, rounded and copied
+constexpr double kPrelude = 2.5;                // parsing it, and linking
+constexpr double kCoreSecondsAnElement = 4e-8;  // drawn and rounded, by all cores
+constexpr double kSecondsAnElement = 5e-9;      // allocated and copied
 constexpr double kMostSelecting = 10;
 constexpr double kMostTimingSeconds = 2.5;
 constexpr double kMostClockSeconds = 2;  // a GPU's clock, and steps with idle gaps if it is throttled
@@ -39,18 +40,19 @@ double compile_seconds(size_t kernels, const Machine& machine) {
   return machine.compiler_seconds * (kPrelude + kKernel * static_cast<double>(kernels) / jobs);
 }
 
-double draw_seconds(const Graph& graph) {
+double draw_seconds(const Graph& graph, const Machine& machine) {
   double elements = 0;
   for (size_t k = 0; k < graph.tensors.size(); ++k) {
     if (graph.tensors[k].role == TensorRole::argument) elements += static_cast<double>(elements_of(graph, TensorId(k)));
   }
-  return elements * kSecondsAnElement;
+  const auto cores = static_cast<double>(std::max(1, machine.cpu.cores));
+  return elements * (kSecondsAnElement + kCoreSecondsAnElement / cores);
 }
 
 FinishTime finish_time(const Prepared& prepared, const Machine& machine, double budget) {
   // A GPU's kernels were compiled for their trials; a CPU's are compiled again, together.
   const size_t compiled = machine.target().own_memory ? 0 : kernels_of(prepared);
-  const double draws = draw_seconds(prepared.training.graph);
+  const double draws = draw_seconds(prepared.training.graph, machine);
   const double plan = compile_seconds(compiled, machine) + draws + select_seconds(budget);
   const double baseline = compile_seconds(prepared.training.graph.operators.size() / 2, machine) + draws;
   const double clock = machine.target().own_memory ? std::min(kShare * budget, kMostClockSeconds) : 0;

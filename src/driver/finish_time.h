@@ -14,7 +14,7 @@ double select_seconds(double budget);
 double compile_seconds(size_t kernels, const Machine& machine);
 
 // Drawing the caller's tensors and copying them to the device.
-double draw_seconds(const Graph& graph);
+double draw_seconds(const Graph& graph, const Machine& machine);
 
 // Selecting, writing the plan, and timing it against the step before optimization.
 FinishTime finish_time(const Prepared& prepared, const Machine& machine, double budget);

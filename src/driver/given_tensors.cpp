@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/parallel.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "reference/draw_rules.h"
@@ -97,6 +98,8 @@ Result<Done> take_from_file(const std::string& path, const Graph& graph, const s
   return Done{};
 }
 
+constexpr int64_t kLeastDrawn = 10'000;  // by a thread
+
 void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t seed, Values<double>& values) {
   const DrawRules rules = draw_rules(graph);
   for (size_t k = 0; k < given.size(); ++k) {
@@ -104,8 +107,10 @@ void draw_missing(const Graph& graph, const std::vector<Given>& given, uint64_t 
     std::vector<double>& elements = values[given[k].tensor.at()];
     if (!elements.empty()) continue;
     elements.resize(static_cast<size_t>(elements_of(graph, given[k].tensor)));
-    for (size_t e = 0; e < elements.size(); ++e)
-      elements[e] = drawn_value(rules[tensor.at()], uniform_draw(seed, static_cast<uint32_t>(k), e));
+    in_parallel(std::ssize(elements), kLeastDrawn, [&](int64_t begin, int64_t end) {
+      for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e)
+        elements[e] = drawn_value(rules[tensor.at()], uniform_draw(seed, static_cast<uint32_t>(k), e));
+    });
   }
 }
 

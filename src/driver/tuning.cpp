@@ -341,8 +341,7 @@ Result<OpenedDatabase> open_database(const std::string& path, Measuring measurin
   std::error_code failed;
   std::optional<TemporaryDirectory> folder;
   if (measuring != Measuring::within_budget && !std::filesystem::exists(path, failed)) {
-    const std::filesystem::path parent = std::filesystem::temp_directory_path(failed);
-    Result<TemporaryDirectory> made = TemporaryDirectory::make(failed ? "/tmp" : parent.string());
+    Result<TemporaryDirectory> made = TemporaryDirectory::make();
     if (!made) return made.error();
     folder = std::move(*made);
   }

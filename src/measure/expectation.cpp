@@ -18,7 +18,8 @@ std::string config_family_of(const Candidate& candidate) {
     if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
     return concat(word_of(gemm->library), gemm->threads_over_loops ? " over" : "");
   }
-  if (std::holds_alternative<AttentionConfig>(candidate.config)) return "attention";
+  if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config))
+    return attention->wgmma ? "attention wgmma" : "attention";
   const auto& kernel = std::get<KernelConfig>(candidate.config);
   const bool lanes =
       kernel.rows && !kernel.loops.empty() && kernel.loops.back() != kernel.vector;  // vectors run across rows

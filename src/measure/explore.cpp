@@ -27,8 +27,8 @@ constexpr double kConversionShare = 0.2;     // of the time until the deadline
 constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
 constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
 // Trials are worth seconds; these are worth more than any of the next kind.
-constexpr double kDefaultBaselineWorth = 1e32;  // the first of a partition that the default plan uses
-constexpr double kFirstBaselineWorth = 1e24;    // the first of another partition
+constexpr double kPromisingBaselineWorth = 1e32;  // the first of a partition in a most promising alternative
+constexpr double kFirstBaselineWorth = 1e24;      // the first of another partition
 constexpr double kBaselineWorth = 1e16;
 constexpr double kWantedWorth = 1e8;
 constexpr int kMostHangs = 2;  // trials of a class without an end, before the class is given up
@@ -167,7 +167,7 @@ class Explorer {
   }
 
   static double kind_worth(const PartitionClass& its_class, const Trial& trial, double tried) {
-    if (trial.baseline && tried == 0) return its_class.by_default ? kDefaultBaselineWorth : kFirstBaselineWorth;
+    if (trial.baseline && tried == 0) return its_class.comes_first ? kPromisingBaselineWorth : kFirstBaselineWorth;
     if (trial.baseline) return kBaselineWorth;
     return trial.wanted ? kWantedWorth : 1;
   }
@@ -255,8 +255,16 @@ class Explorer {
     Chosen chosen;
   };
 
+  // The first of the most promising partitions are not in a batch with others, which could take all of the time.
+  bool comes_first(const TrialId& id, size_t pending) const {
+    const PartitionClass& its_class = classes_.all()[id.partition_class];
+    return kind_worth(its_class, classes_.trial(id), static_cast<double>(its_class.rows.size() + pending)) >=
+           kPromisingBaselineWorth;
+  }
+
   TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead, const BatchLimits& limits) {
     TrialBatch batch;
+    bool only_first = false;
     double chosen_kernels = 0;
     for (const TrialBatch& before : ahead) chosen_kernels += before.kernels;
     std::vector<std::optional<size_t>> next;
@@ -267,6 +275,9 @@ class Explorer {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
+      const bool first = comes_first(id, pending[*chosen]);
+      only_first = batch.chosen.empty() ? first : only_first;
+      if (only_first && !first) break;
       const Trial& trial = classes_.trial(id);
       if (settings_.mine && !settings_.mine(classes_.all()[*chosen].text, trial.text)) {
         classes_.choose(id);
@@ -344,10 +355,12 @@ class Explorer {
     row.detail = row.outcome == Outcome::measured ? print_lesson(lesson_of(*classes_.trial(id).candidate))
                                                   : storable_detail(row.detail);
     const bool hung = row.outcome == Outcome::hung;
-    if (!hung || times_.is_surely_hung(timeout)) {
+    if (hung && !times_.is_surely_hung(timeout)) {
+      classes_.note_unfinished(id, row);
+    } else {
       if (Result<Done> stored = database_.put(row); !stored) return stored;
+      classes_.note(id, row);
     }
-    classes_.note(id, row);
     if (hung && ++hangs_[id.partition_class] >= kMostHangs && !settings_.deadline.is_never())
       classes_.give_up(id.partition_class);
     return Done{};

@@ -7,6 +7,21 @@
 #include "codegen/lower.h"
 
 namespace millrace {
+namespace {
+
+double least_estimate(const PartitionCandidates& partition) {
+  double least = kNotMeasured;
+  for (const Candidate& candidate : partition.candidates) least = std::min(least, candidate.estimate);
+  return least;
+}
+
+// Whether a plan may use the candidate if there was no time to check it. ptxas 13.0 can compile wgmma wrongly.
+bool may_be_assumed(const Candidate& candidate) {
+  const auto* const attention = std::get_if<AttentionConfig>(&candidate.config);
+  return attention == nullptr || !attention->wgmma;
+}
+
+}  // namespace
 
 PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClassKey timing_class,
                                    SearchMode mode, More more)
@@ -17,9 +32,22 @@ PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candida
       more_(std::move(more)) {
   for (const PartitionCandidates& partition : candidates_.partitions) add_partition(partition);
   for (const ChoicePoint& choice_point : candidates_.choice_points) {
-    for (const int partition : choice_point.alternatives.front())
-      classes_[class_of_partition_[static_cast<size_t>(partition)]].by_default = true;
+    for (const int partition : most_promising(choice_point))
+      classes_[class_of_partition_[static_cast<size_t>(partition)]].comes_first = true;
   }
+}
+
+// The alternative that takes the least time by the estimates of its partitions' most promising candidates. Others are
+// tried later: the partitions of an attention that stores its scores can take a thousand times as long as a fused one.
+const std::vector<int>& PartitionClasses::most_promising(const ChoicePoint& choice_point) const {
+  const auto seconds = [&](const std::vector<int>& alternative) {
+    double sum = 0;
+    for (const int partition : alternative)
+      sum += least_estimate(candidates_.partitions[static_cast<size_t>(partition)]);
+    return sum;
+  };
+  return *std::min_element(choice_point.alternatives.begin(), choice_point.alternatives.end(),
+                           [&](const auto& one, const auto& other) { return seconds(one) < seconds(other); });
 }
 
 // The baselines are the most promising candidate of each config family with the program's own layouts. A partition that
@@ -220,6 +248,11 @@ void PartitionClasses::note(const TrialId& id, const MeasurementRow& row) {
     try_another_of_class(trial.kind.timing_class, its_class);
 }
 
+void PartitionClasses::note_unfinished(const TrialId& id, const MeasurementRow& row) {
+  note(id, row);
+  at(id).unfinished = true;
+}
+
 // A failure says nothing about the others of its timing class.
 void PartitionClasses::try_another_of_class(int timing_class, PartitionClass& its_class) {
   for (size_t number = 0; number < its_class.trials.size(); ++number) {
@@ -240,14 +273,29 @@ void PartitionClasses::assume(PartitionClass& its_class) {
   Expectation expected = expectation(its_class);
   for (Trial& trial : its_class.trials) {
     if (!trial.baseline || trial.known) continue;
-    MeasurementRow row;
-    row.outcome = Outcome::measured;
-    row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
-    its_class.rows[trial.text] = row;
-    trial.known = true;
     --baselines_left_;
-    assumed_ += 1;
+    trial.baseline = may_be_assumed(*trial.candidate);
+    if (trial.baseline) assume(trial, expected, its_class);
   }
+  // Otherwise there would be no plan.
+  for (Trial& trial : its_class.trials) {
+    if (!has_time(its_class) && trial.unfinished && may_be_assumed(*trial.candidate))
+      assume(trial, expected, its_class);
+  }
+}
+
+bool PartitionClasses::has_time(const PartitionClass& its_class) {
+  return std::any_of(its_class.rows.begin(), its_class.rows.end(),
+                     [](const auto& row) { return row.second.outcome == Outcome::measured; });
+}
+
+void PartitionClasses::assume(Trial& trial, Expectation& expected, PartitionClass& its_class) {
+  MeasurementRow row;
+  row.outcome = Outcome::measured;
+  row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
+  its_class.rows[trial.text] = row;
+  trial.known = true;
+  assumed_ += 1;
 }
 
 void PartitionClasses::give_up(size_t partition_class) {

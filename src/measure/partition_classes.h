@@ -35,8 +35,8 @@ struct PartitionClass {
   std::set<int> timing_classes;                // those that have a trial
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
-  bool by_default = false;  // one of its partitions is in a default alternative
-  bool given_up = false;    // none of its trials is tried any more
+  bool comes_first = false;  // one of its partitions is in the most promising alternative of a choice point
+  bool given_up = false;     // none of its trials is tried any more
 };
 
 struct TrialId {
@@ -105,7 +105,10 @@ class PartitionClasses {
   // Returns whether it is still to be tried.
   bool want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
-  // Uses the expected time for every baseline that was not tried. These rows are not stored in the database.
+  // The same of a trial that might have ended with more time.
+  void note_unfinished(const TrialId& id, const MeasurementRow& row);
+  // Uses the expected time for every baseline that was not tried, and of an unfinished trial if its class has no other
+  // time. These rows are not stored in the database.
   void assume();
   // How many baselines have their expected time.
   double assumed() const { return assumed_; }
@@ -142,10 +145,13 @@ class PartitionClasses {
   bool can_grow(size_t partition) const;
   // The number of a partition's class; adds a class if it is new.
   size_t classify(const Partition& partition);
+  const std::vector<int>& most_promising(const ChoicePoint& choice_point) const;
   Trial make_trial(const Partition& partition, const Candidate& candidate);
   size_t add(PartitionClass& into, Trial trial);
   void try_another_of_class(int timing_class, PartitionClass& its_class);
   void assume(PartitionClass& its_class);
+  void assume(Trial& trial, Expectation& expected, PartitionClass& its_class);
+  static bool has_time(const PartitionClass& its_class);
 
   const Graph& graph_;
   const Candidates& candidates_;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <string>
 
+#include "measure/recently_used.h"
 #include "measure/reference_data.h"
 
 namespace millrace {
@@ -23,15 +23,15 @@ class ReferenceCache {
   explicit ReferenceCache(int64_t bytes) : most_bytes_(bytes) {}
 
   // Null if it is not there.
-  KnownReference* find(const std::string& name);
+  KnownReference* find(const std::string& name) { return entries_.find(name); }
   // The entry stays where it is until another one is added.
   KnownReference& add(KnownReference known);
 
  private:
-  void shrink();
+  int64_t bytes() const;
 
   int64_t most_bytes_;
-  std::list<KnownReference> entries_;  // the last one used first
+  RecentlyUsed<KnownReference> entries_;
 };
 
 }  // namespace millrace

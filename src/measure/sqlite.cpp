@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/dynamic_function.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -102,12 +103,6 @@ std::string immutable_address(const std::string& path) {
   std::string address = "file:";
   for (const char c : path) address += c == '?' ? "%3f" : c == '#' ? "%23" : c == '%' ? "%25" : std::string(1, c);
   return address + "?immutable=1";
-}
-
-template <class Function>
-bool find_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
 }
 
 bool find_all(void* library, SqliteLibrary& all) {

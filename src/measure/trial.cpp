@@ -1,7 +1,5 @@
 #include "measure/trial.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "codegen/lower.h"
+#include "device/cpu/cpu_info.h"
 #include "device/cpu/cpu_launch.h"
 #include "device/cpu/denormals.h"
 #include "measure/guarded_memory.h"
@@ -26,6 +25,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20210101;
 constexpr double kLargeProduct = 3e7;  // products of a contraction
+constexpr int64_t kShareOfMemory = 8;  // an eighth of the machine's memory is for reference data
 constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
 constexpr size_t kMostSamples = 40;
 constexpr double kTight = 0.02;
@@ -65,16 +65,13 @@ bool is_beaten(double fastest, size_t samples, double best_seconds) {
   return best_seconds > 0 && fastest > (samples < kSeveral ? kFarSlower : kSlower) * best_seconds;
 }
 
-// What reference data may take of the machine's memory.
-int64_t reference_bytes() {
-  constexpr int64_t kShare = 8;
-  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / kShare;
-}
-
 }  // namespace
 
-Trials::Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains)
-    : graph_(graph), rules_(std::move(rules)), domains_(domains), references_(reference_bytes()) {}
+Trials::Trials(const Graph& graph, const std::vector<TensorDomain>& domains)
+    : Trials(graph, draw_rules(graph), domains, cpu_info().memory / kShareOfMemory) {}
+
+Trials::Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains, int64_t reference_bytes)
+    : graph_(graph), rules_(std::move(rules)), domains_(domains), references_(reference_bytes) {}
 
 MeasurementRow measured_row(const std::vector<double>& samples) {
   const Estimate found = estimate(samples);
@@ -242,7 +239,7 @@ std::string Trials::check_small(const Partition& partition, const Candidate& can
   const Graph& graph = small().graph;
   const Partition small_partition = shrunken(partition, graph);
   const std::vector<Layout> layouts = layouts_of(domains_, partition, candidate);
-  Trials trials(graph, small().rules, domains_);
+  Trials trials(graph, small().rules, domains_, 0);
   if (Result<Done> found = trials.prepare_reference_data(small_partition); !found)
     return found.error().diagnostics.front().message;
   const Result<CpuLaunch> launch =

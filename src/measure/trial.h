@@ -3,7 +3,6 @@
 // process, which a candidate may crash. Test: tests/measure/trial_test.cpp
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 
@@ -26,7 +25,7 @@ struct TrialSettings {
 // Returns rows without their key, which the caller fills in.
 class Trials {
  public:
-  Trials(const Graph& graph, const std::vector<TensorDomain>& domains) : Trials(graph, draw_rules(graph), domains) {}
+  Trials(const Graph& graph, const std::vector<TensorDomain>& domains);
 
   // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
@@ -35,7 +34,7 @@ class Trials {
  private:
   struct Buffers;
 
-  Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains);
+  Trials(const Graph& graph, DrawRules rules, const std::vector<TensorDomain>& domains, int64_t reference_bytes);
 
   // The graph at small extents.
   struct Small {

@@ -28,8 +28,9 @@ struct Trial {
   bool baseline = false;     // needed for any plan at all: tried whatever the budget
   bool wanted = false;       // by a selection
   bool chosen = false;
-  bool known = false;     // has an outcome
-  bool recalled = false;  // an earlier run tried it; not yet listed in this one
+  bool known = false;       // has an outcome
+  bool unfinished = false;  // it had too little time: it counts as hung, but may be right
+  bool recalled = false;    // an earlier run tried it; not yet listed in this one
 
   bool is_open() const { return !chosen && !known; }
 };

@@ -96,8 +96,10 @@ class BlockedContraction {
         second_(values[op.inputs[1].tensor.at()]),
         out_(values[op.outputs[0].tensor.at()]),
         begin_{first_element(graph, op.inputs[0]), first_element(graph, op.inputs[1]), 0} {
+    const bool first_exact = is_exact(first_);
+    const bool second_exact = is_exact(second_);
     for (int64_t plane = 0; plane < Planes::kPlanes; ++plane) {
-      if (Planes::is_needed(plane, is_exact(first_), is_exact(second_))) planes_.push_back(plane);
+      if (Planes::is_needed(plane, first_exact, second_exact)) planes_.push_back(plane);
     }
   }
 

@@ -100,13 +100,13 @@ class DemandFinder {
       case OperatorKind::where:
         for (const size_t input : {size_t{1}, size_t{2}}) want(op.inputs[input], wanted);
         return;
-      case OperatorKind::negate: return want(op.inputs[0], {-wanted.high, -wanted.low});
+      case OperatorKind::negate: return want(op.inputs[0], negated(wanted));
       case OperatorKind::add: return hand_to_sum(op, wanted);
       case OperatorKind::subtract: return hand_to_difference(op, wanted);
       case OperatorKind::multiply: return hand_to_product(op, wanted, 1);
       case OperatorKind::divide: return hand_to_quotient(op, wanted);
-      case OperatorKind::contraction: return hand_to_product(op, wanted, reduced_points(op));
-      case OperatorKind::sum: return want(op.inputs[0], divided(wanted, reduced_points(op)));
+      case OperatorKind::contraction: return hand_to_product(op, wanted, reduced_points(graph_, op));
+      case OperatorKind::sum: return want(op.inputs[0], divided(wanted, reduced_points(graph_, op)));
       case OperatorKind::exp: return want(op.inputs[0], through(wanted, [](double y) { return std::log(y); }));
       case OperatorKind::log: return want(op.inputs[0], through(wanted, [](double y) { return std::exp(y); }));
       case OperatorKind::sqrt: return want(op.inputs[0], through(wanted, [](double y) { return y * y; }));
@@ -138,13 +138,6 @@ class DemandFinder {
   static Demand shifted(const Demand& demand, double low, double high) {
     return {is_bound(demand.low) ? demand.low + low : demand.low,
             is_bound(demand.high) ? demand.high + high : demand.high};
-  }
-
-  double reduced_points(const Operator& op) const {
-    double points = 1;
-    for (size_t index = 0; index < op.space.size(); ++index)
-      points *= op.reduced[index] ? static_cast<double>(graph_.extent(op.space[index])) : 1;
-    return points;
   }
 
   void hand_to_sum(const Operator& op, const Demand& wanted) {

@@ -57,15 +57,8 @@ class Sampler {
   const Samples& in(const Operator& op, size_t input) const { return samples_[op.inputs[input].tensor.at()]; }
   Samples& out(const Operator& op, size_t output = 0) { return samples_[op.outputs[output].tensor.at()]; }
 
-  double reduced_points(const Operator& op) const {
-    double points = 1;
-    for (size_t index = 0; index < op.space.size(); ++index)
-      points *= op.reduced[index] ? static_cast<double>(graph_.extent(op.space[index])) : 1;
-    return points;
-  }
-
   void sample(const Operator& op) {
-    const double n = reduced_points(op);
+    const double n = reduced_points(graph_, op);
     switch (op.kind) {
       case OperatorKind::dropout: return sample_dropout(op);
       case OperatorKind::join: out(op) = made([&](size_t k) { return in(op, k % op.inputs.size())[k]; }); return;
@@ -208,6 +201,13 @@ class Sampler {
 };
 
 }  // namespace
+
+double reduced_points(const Graph& graph, const Operator& op) {
+  double points = 1;
+  for (size_t index = 0; index < op.space.size(); ++index)
+    points *= op.reduced[index] ? static_cast<double>(graph.extent(op.space[index])) : 1;
+  return points;
+}
 
 std::vector<Samples> sample_values(const Graph& graph, const DrawRules& rules) { return Sampler(graph, rules).run(); }
 

@@ -26,4 +26,7 @@ struct SampleStatistics {
 
 SampleStatistics statistics_of(const Samples& samples);
 
+// How many points an operator reduces to one; in floating point, because it only scales samples.
+double reduced_points(const Graph& graph, const Operator& op);
+
 }  // namespace millrace

@@ -19,6 +19,17 @@ TEST(FinishTime, MoreKernelsTakeLongerAndMoreCoresLessTime) {
   EXPECT_LT(compile_seconds(40, machine_of(16)), compile_seconds(40, machine_of(2)));
 }
 
+TEST(FinishTime, AllCoresDrawTheArguments) {
+  Graph graph;
+  graph.dims.push_back({"N", 1 << 20});
+  Tensor tensor;
+  tensor.role = TensorRole::argument;
+  tensor.dims = {DimId(0)};
+  graph.tensors.push_back(tensor);
+  EXPECT_GT(draw_seconds(graph, machine_of(1)), 4 * draw_seconds(graph, machine_of(16)));
+  EXPECT_GT(draw_seconds(graph, machine_of(1024)), 0) << "copying";
+}
+
 TEST(FinishTime, ABusyMachineNeedsLonger) {
   Machine busy = machine_of(2);
   busy.compiler_seconds *= 4;

@@ -7,6 +7,8 @@
 
 #include "candidates/enumerate.h"
 #include "fusion/fusion_text.h"
+#include "fusion/predicates.h"
+#include "fusion/row_statistics.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_json.h"
 #include "measure/measurements_maker.h"
@@ -361,6 +363,90 @@ TEST_F(PartitionClassesTest, ExpectedTimesFillInForUnmeasured) {
     ASSERT_GE(same->candidates.size(), partition.candidates.size());
     for (size_t k = 0; k < partition.candidates.size(); ++k)
       EXPECT_EQ(same->candidates[k].candidate, partition.candidates[k].candidate);
+  }
+}
+
+// An attention on a GPU: fused, or with its scores in memory.
+constexpr const char* kAttention = R"(
+B = 2
+J = 512
+K = 512
+P = 64
+
+
+def layer(q: float16[B, J, P], k: float16[B, K, P], v: float16[B, K, P]):
+    weights = softmax(np.einsum("bjp,bkp->bjk", q, k) / np.sqrt(P))
+    return np.einsum("bjk,bkp->bjp", weights, v)
+)";
+
+class AttentionClasses : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Recomputed made = add_row_statistics(save_predicates(training_of(kAttention), true));
+    training_ = made.training;
+    EnumerateOptions options;
+    options.target = gpu_target();
+    Result<Candidates> found = enumerate(training_, made.fused, options);
+    ASSERT_TRUE(found) << to_string(found.error());
+    candidates_ = std::move(*found);
+    classes_.emplace(training_.graph, candidates_);
+  }
+
+  static bool is_attention(const Trial& trial) { return trial.partition->kind == PartitionKind::attention; }
+  static bool uses_wgmma(const Trial& trial) {
+    const auto* const config = std::get_if<AttentionConfig>(&trial.candidate->config);
+    return config != nullptr && config->wgmma;
+  }
+
+  TrainingGraph training_;
+  Candidates candidates_;
+  std::optional<PartitionClasses> classes_;
+};
+
+TEST_F(AttentionClasses, TheMostPromisingAlternativeComesFirst) {
+  size_t first = 0;
+  for (const PartitionClass& each : classes_->all()) {
+    EXPECT_EQ(each.comes_first, is_attention(each.trials.front())) << each.text;
+    first += each.comes_first ? 1 : 0;
+  }
+  EXPECT_EQ(first, 2U) << "forward and backward";
+}
+
+// The model expects the same of both, but wgmma can be twice as fast.
+TEST_F(AttentionClasses, WgmmaHasABaselineOfItsOwn) {
+  for (const PartitionClass& each : classes_->all()) {
+    if (!is_attention(each.trials.front())) continue;
+    const auto baselines = [&](bool wgmma) {
+      return std::count_if(each.trials.begin(), each.trials.end(),
+                           [&](const Trial& trial) { return trial.baseline && uses_wgmma(trial) == wgmma; });
+    };
+    EXPECT_EQ(baselines(false), 1);
+    EXPECT_EQ(baselines(true), 1);
+  }
+}
+
+TEST_F(AttentionClasses, WgmmaIsNotUsedUnchecked) {
+  classes_->assume();
+  EXPECT_FALSE(classes_->has_baselines_left());
+  for (const PartitionClass& each : classes_->all()) {
+    EXPECT_FALSE(each.rows.empty()) << "a plan needs a candidate";
+    for (const Trial& trial : each.trials) EXPECT_FALSE(trial.known && uses_wgmma(trial)) << trial.text;
+  }
+}
+
+// With 4,096 keys the reference data of backward took longer than its trial had: there was no plan.
+TEST_F(AttentionClasses, AnUnfinishedTrialIsUsedIfThereIsNoOther) {
+  for (size_t k = 0; k < classes_->all().size(); ++k) {
+    const PartitionClass& each = classes_->all()[k];
+    if (!is_attention(each.trials.front())) continue;
+    const auto baseline = std::find_if(each.trials.begin(), each.trials.end(),
+                                       [](const Trial& trial) { return trial.baseline && !uses_wgmma(trial); });
+    MeasurementRow row;
+    row.outcome = Outcome::hung;
+    classes_->note_unfinished({k, static_cast<size_t>(baseline - each.trials.begin())}, row);
+    EXPECT_EQ(each.rows.at(baseline->text).outcome, Outcome::hung);
+    classes_->assume();
+    EXPECT_EQ(each.rows.at(baseline->text).outcome, Outcome::measured);
   }
 }
 

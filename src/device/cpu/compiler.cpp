@@ -81,8 +81,7 @@ std::string folder_for_probes() {
     remove_stale_temporaries(*cache, kStaleSeconds);
     return *cache;
   }
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
-  return failed ? "/tmp" : folder.string();
+  return TemporaryDirectory::system_folder();
 }
 
 // The compiler's error about the probe; nullopt if it has none.

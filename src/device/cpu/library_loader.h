@@ -8,15 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dynamic_function.h"
 #include "base/text.h"
 
 namespace millrace {
-
-template <class Function>
-bool find_function(void* handle, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(handle, name));
-  return function != nullptr;
-}
 
 // The file that contains a function.
 inline std::string file_of(void* function, const std::string& otherwise) {

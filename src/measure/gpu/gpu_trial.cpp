@@ -66,7 +66,7 @@ Result<Done> GpuTrials::reserve(int64_t bytes, GpuMemory& memory) {
 // Forgets other partitions' reference data until there is room.
 Result<GpuMemory> GpuTrials::allocate(int64_t bytes) {
   Result<GpuMemory> got = GpuMemory::allocate(*gpu_, bytes);
-  while (!got && forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
+  while (!got && known_.forget_oldest()) got = GpuMemory::allocate(*gpu_, bytes);
   return got;
 }
 
@@ -109,33 +109,17 @@ GpuTrials::Placement GpuTrials::place(const Partition& partition, const std::vec
   return placement;
 }
 
-// Frees the least recently used reference data. Returns false if there is none.
-bool GpuTrials::forget_oldest() {
-  auto oldest = known_.end();
-  for (auto at = known_.begin(); at != known_.end(); ++at) {
-    if (&at->second != partition_ && (oldest == known_.end() || at->second.used < oldest->second.used)) oldest = at;
-  }
-  if (oldest == known_.end()) return false;
-  known_.erase(oldest);
-  return true;
-}
-
 Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
   const std::string name = reference_data_name(*graph_, rules_, partition);
-  const auto found = known_.find(name);
-  if (found != known_.end()) {
-    partition_ = &found->second;
-    partition_->used = ++uses_;
-    return Done{};
-  }
-  partition_ = nullptr;
-  Known& known = known_[name];
-  partition_ = &known;
-  known.used = ++uses_;
-  Result<Done> computed = compute_reference_data(partition, known);
+  partition_ = known_.find(name);
+  if (partition_ != nullptr) return Done{};
+  Known added;
+  added.name = name;
+  partition_ = &known_.add(std::move(added));
+  Result<Done> computed = compute_reference_data(partition, *partition_);
   if (computed) return computed;
   partition_ = nullptr;
-  known_.erase(name);
+  known_.remove_newest();
   return computed;
 }
 

@@ -3,7 +3,6 @@
 // Runs in a worker process, which a candidate may crash. Test: tests/measure/gpu_trial_test.cpp
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "measure/gpu/gpu_checker.h"
 #include "measure/gpu/gpu_reference.h"
 #include "measure/measurement_row.h"
+#include "measure/recently_used.h"
 #include "measure/reference_data.h"
 #include "measure/trial.h"
 
@@ -34,10 +34,10 @@ class GpuTrials {
  private:
   // A partition's reference data on the GPU.
   struct Known {
+    std::string name;       // reference_data_name()
     GpuReferenceData data;  // its numbers have the inputs while the peer is probed
     bool by_peer = false;   // too large for both oracles: compared with a peer whose elements were probed
     bool has_peer = false;
-    uint64_t used = 0;  // value of uses_ at its last use
   };
   // The partition's tensors in one block of memory, with red zones before and after each.
   struct Placement {
@@ -60,7 +60,6 @@ class GpuTrials {
   Result<Done> compute_reference_data(const Partition& partition, Known& known);
   Result<Done> compute_on_cpu(const Partition& partition, Known& known);
   Result<GpuMemory> allocate(int64_t bytes);
-  bool forget_oldest();
   Result<Done> upload(const std::vector<double>& values, GpuMemory& to);
   Result<Done> reserve(int64_t bytes, GpuMemory& memory);
   std::vector<void*> pointers(const Placement& placement, int64_t set) const;
@@ -91,9 +90,8 @@ class GpuTrials {
   const Graph* graph_;
   DrawRules rules_;
   const std::vector<TensorDomain>* domains_;
-  std::map<std::string, Known> known_;  // by reference_data_name(); a partition's candidates come in several batches
-  Known* partition_ = nullptr;          // the one being tried
-  uint64_t uses_ = 0;
+  RecentlyUsed<Known> known_;   // a partition's candidates come in several batches
+  Known* partition_ = nullptr;  // the one being tried
   std::string why_not_on_gpu_;
   bool no_room_ = false;  // the GPU's memory did not suffice for the trial
   GpuMemory sets_;

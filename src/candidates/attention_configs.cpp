@@ -306,8 +306,7 @@ class AttentionConfigs : public ConfigGroups {
            attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
   }
 
-  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked;
-  // those that use it are usually faster, and follow.
+  // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked.
   // There are few, because similar configs take similar times. With two row tiles, if its registers have room for them,
   // a warp reads each tile half as often.
   std::vector<AttentionConfig> configs() const {
@@ -323,11 +322,7 @@ class AttentionConfigs : public ConfigGroups {
         }
       }
     }
-    if (fits_wgmma()) {
-      std::vector<AttentionConfig> fast;
-      add_wgmma(fast);
-      made.insert(made.begin() + 1, fast.begin(), fast.end());
-    }
+    if (fits_wgmma()) add_wgmma(made);
     return with_single_kernel(std::move(made));
   }
 

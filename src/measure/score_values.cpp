@@ -128,7 +128,8 @@ Values<ScoreNumber> ScoreEvaluator::values(const ScoreMatrix& scores, const Scor
   if (interpret(head_, made, RandomState())) return made;
   // Too large for the reference. No candidate agrees with NaN.
   const ScoreMatrix none(scores.size(), ScoreNumber(std::numeric_limits<double>::quiet_NaN()));
-  return Values<ScoreNumber>(expression.nodes.size(), none);
+  made.assign(expression.nodes.size(), none);
+  return made;
 }
 
 ScoreMatrix ScoreEvaluator::logits(const ScoreMatrix& scores, const Term& term) const {

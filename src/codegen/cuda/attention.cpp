@@ -38,7 +38,7 @@ class AttentionGenerator {
     add_values();
     made_.text = concat("#ifndef MILLRACE_ATTENTIONS\n#define MILLRACE_ATTENTIONS\n", cuda_matrices(), cuda_attention(),
                         "#endif\n", attention_.has_score_expression() ? formulas_.definition() : "",
-                        sizes_text(config_, "MILLRACE_KERNEL_sizes"));
+                        sizes_text(config_, "MILLRACE_KERNEL_sizes", attention_shared_bytes(attention_, config_)));
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
            "attention_forward",
@@ -234,7 +234,7 @@ class AttentionGenerator {
                 attention_.has_score_expression() ? "kWindow || MILLRACE_KERNEL_score::kHides;" : "kWindow;"));
   }
 
-  std::string sizes_text(const AttentionConfig& config, const char* name) const {
+  std::string sizes_text(const AttentionConfig& config, const char* name, int64_t smem_bytes) const {
     const bool half = graph_.tensor(attention_.tensors[Operand::q]).dtype == DType::float16;
     const bool masked = attention_.mask.valid();
     std::string text;
@@ -258,7 +258,7 @@ class AttentionGenerator {
     constant(text, "int", "kRowTiles", config.row_tiles);
     constant(text, "int", "kTileColumns", config.tile_columns);
     constant(text, "int", "kStages", config.stages);
-    constant(text, "int", "kLaunchSmemBytes", attention_shared_bytes(attention_, config));
+    constant(text, "int", "kLaunchSmemBytes", smem_bytes);
     const bool permuted = is_row_major(Operand::k) && is_row_major(Operand::v);
     line(text, 1,
          concat("static constexpr mr::RowOrder kKeyOrder = mr::RowOrder::", permuted ? "permuted;" : "in_order;"));
@@ -352,9 +352,32 @@ class AttentionGenerator {
     line(made_.text, 0, "}");
   }
 
+  // Many queries, so that few blocks read a tile of keys; and tiles of the next head in shared memory, if they fit the
+  // smallest that we support.
+  AttentionConfig d_term_config() const {
+    constexpr int64_t kFewQueries = 64;
+    return is_narrow() ? AttentionConfig{attention_.queries > kFewQueries ? 8 : 4, 1, 64, 2}
+                       : AttentionConfig{4, 1, 64, 1};
+  }
+  bool is_narrow() const {
+    constexpr int64_t kNarrow = 64;
+    return std::max(padded_columns(attention_.inner), padded_columns(attention_.values)) <= kNarrow;
+  }
+  // The stages of prelude/cuda_attention_term.h, which checks it.
+  int64_t d_term_smem_bytes(const AttentionConfig& config) const {
+    constexpr int64_t kHalf = 2;
+    constexpr int64_t kPadding = 16;
+    int64_t stage = 0;
+    for (const int64_t columns : {padded_columns(attention_.inner), padded_columns(attention_.values)}) {
+      for (const int64_t rows : {int64_t{config.tile_columns}, rows_of_block(config)})
+        stage += kHalf * rows * columns + kPadding * std::max(rows, columns);
+    }
+    return config.stages * stage;
+  }
+
   // Each block owns queries and a tile of keys of one element of the term's batch, and visits the heads that share it.
   void add_d_term() {
-    const AttentionConfig config{4, 1, 64, 2};
+    const AttentionConfig config = d_term_config();
     const Attention::Axes& axes = attention_.d_term_axes;
     std::vector<int64_t> own = attention_.batch;
     std::vector<int64_t> members = attention_.batch;
@@ -366,12 +389,11 @@ class AttentionGenerator {
     };
     const int64_t blocks = (attention_.queries + rows_of_block(config) - 1) / rows_of_block(config);
     const int64_t tiles = (attention_.keys + config.tile_columns - 1) / config.tile_columns;
-    made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes");
+    made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes", d_term_smem_bytes(config));
     const Kernel kernel{"MILLRACE_KERNEL_term", "attention_backward_term", Rows::queries, {}};
     const int threads = kWarpThreads * config.warps;
-    add_signature(kernel.name, threads, 3, "MILLRACE_KERNEL_term_sizes");
-    made_.grids.push_back(
-        {kernel.name, product(own) * blocks * tiles, threads, attention_shared_bytes(attention_, config)});
+    add_signature(kernel.name, threads, 2, "MILLRACE_KERNEL_term_sizes");
+    made_.grids.push_back({kernel.name, product(own) * blocks * tiles, threads, d_term_smem_bytes(config)});
     line(made_.text, 1, concat("const int tile = mr::block_number() % ", tiles, ";"));
     line(made_.text, 1, concat("const int block = mr::block_number() / ", tiles, " % ", blocks, ";"));
     line(made_.text, 1, concat("const int group = mr::block_number() / ", tiles * blocks, ";"));

@@ -21,34 +21,39 @@ MR_DEVICE ScoreHead<Q, K, V, DO, M, X> make_score_head(const Q& q, const K& k, c
   return {q, k, v, d_o, row_stats, mask, score};
 }
 
-// A warp's rows as A fragments, word by word: all of smem is in use.
-template <class S, int kColumns, class M>
-MR_DEVICE void load_fragments(u32 (&to)[S::kRowTiles][kColumns / 16][4], const M& from, int first) {
-  const int row = first + fragment_row_in<M::kOrder>();
-  const auto* const own = from.at(row, fragment_column_in<M::kOrder>());
-  MR_UNROLL
-  for (int n = 0; n < S::kRowTiles * (kColumns / 16) * 4; ++n) {
-    const int rows = n / 4 / (kColumns / 16) * 16 + n % 2 * 8;
-    const int columns = n / 4 % (kColumns / 16) * 16 + n % 4 / 2 * 8;
-    const bool has = M::kColumns == kColumns || columns + fragment_column_in<M::kOrder>() < M::kColumns;
-    const bool in_bounds = has && (kExactTiling<S> || row + rows < S::kQueries);
-    const u32 word = in_bounds ? *reinterpret_cast<const u32*>(from.advance(own, rows, columns)) : 0;
-    to[n / 4 / (kColumns / 16)][n / 4 % (kColumns / 16)][n % 4] = as_fragment<M::kOrder>(word);
+// A stage of this kernel's pipeline: the tile of keys and values, and the block's rows of q and d_o.
+template <class S>
+constexpr int kTermRowsOffset = kBothTilesBytes<S>;
+template <class S>
+constexpr int kTermSecondRowsOffset = kTermRowsOffset<S> + kTileBytes<S, kBlockRows<S>, S::kInner>;
+template <class S>
+constexpr int kTermStageBytes = kTermSecondRowsOffset<S> + kTileBytes<S, kBlockRows<S>, S::kValues>;
+
+// A fragment of 16 rows and 16 columns of a tile.
+template <class P>
+MR_DEVICE void load_a(u32 (&a)[4], const P& tile, int row, int column) {
+  if constexpr (P::kOrder == Order::row_major) {
+    ldmatrix_x4(a, across_lines(tile) + row * kPaddedPitch<P::kLength> + column * 2);
+  } else {
+    ldmatrix_x4_trans(a, along_lines(tile) + column * kPaddedPitch<P::kLength> + row * 2);
   }
 }
 
-// c = fragments · tileᵀ, for as many rows of the tile from `row` on as c has columns.
-template <class S, int kColumns, int kCount, class P>
-MR_DEVICE void multiply_fragments(float (&c)[S::kRowTiles][kCount][4], const u32 (&a)[S::kRowTiles][kColumns / 16][4],
-                                  const P& tile, int row) {
+// c = a warp's rows · tileᵀ, for as many rows of the tile from `row` on as c has columns. `rows`: of all warps.
+template <class S, int kColumns, int kCount, class R, class P>
+MR_DEVICE void multiply_tiles(float (&c)[S::kRowTiles][kCount][4], const R& rows, const P& tile, int row) {
   clear(c);
   MR_UNROLL
   for (int step = 0; step < kColumns / 16; ++step) {
+    u32 a[S::kRowTiles][1][4];
+    MR_UNROLL
+    for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile)
+      load_a(a[row_tile][0], rows, (warp_id() * S::kRowTiles + row_tile) * 16, step * 16);
     MR_UNROLL
     for (int pair = 0; pair < kCount / 2; ++pair) {
       u32 b[4];
       load_b_transposed(b, tile, row + pair * 16, step * 16);
-      mma_pair<S>(c, pair, a, step, b);
+      mma_pair<S>(c, pair, a, 0, b);
     }
   }
 }
@@ -98,30 +103,31 @@ MR_DEVICE void store_scores(const float (&from)[S::kRowTiles][kCount][4], int ro
 template <class S, int kAlign, class H, class E>
 MR_DEVICE void attention_backward_term(int block, int tile, int heads, const H& head, E* to, typename S::I to_query,
                                        typename S::I to_key) {
-  static_assert(!S::kWgmma && kSmemBytes<S> == S::kLaunchSmemBytes);
-  const auto fetch = [&](int number, SmemAddress stage) {
+  static_assert(!S::kWgmma && S::kStages * kTermStageBytes<S> == S::kLaunchSmemBytes);
+  const auto fetch = [&](int number) {
     const auto own = head(number);
+    const SmemAddress stage = smem_base() + number % S::kStages * kTermStageBytes<S>;
     fetch_key_tile<S>(tile, stage, own.k, own.v);
+    const int first = block * kBlockRows<S>;
+    fetch_tile<S, kBlockRows<S>, S::kInner, RowOrder::in_order>(stage + kTermRowsOffset<S>, own.q, first, S::kQueries);
+    fetch_tile<S, kBlockRows<S>, S::kValues, RowOrder::in_order>(stage + kTermSecondRowsOffset<S>, own.d_o, first,
+                                                                 S::kQueries);
   };
-  const auto pipeline = make_pipeline<S>(0, heads, fetch);
   const int row = warp_first_row<S>(block);
   const bool hides = hides_keys<S>(row, tile * S::kTileColumns);
   float acc[S::kRowTiles][S::kTileColumns / 8][4];
   clear(acc);
-  const auto work = [&](int number, SmemAddress at) {
+  const auto work = [&](int number) {
+    const SmemAddress at = smem_base() + number % S::kStages * kTermStageBytes<S>;
     const auto own = head(number);
     using Head = decltype(head(0));
-    using K = decltype(Head::k);
-    using V = decltype(Head::v);
     using X = decltype(Head::score);
-    u32 q_rows[S::kRowTiles][S::kInner / 16][4];
-    load_fragments<S, S::kInner>(q_rows, own.q, row);
-    u32 d_rows[S::kRowTiles][S::kValues / 16][4];
-    load_fragments<S, S::kValues>(d_rows, own.d_o, row);
     RowStats<S> stats;
     load_row_stats<S>(stats, own.row_stats, row);
-    const SmemTile<S, S::kTileColumns, S::kInner, K::kOrder> keys{at};
-    const SmemTile<S, S::kTileColumns, S::kValues, V::kOrder> values{at + kSecondTileOffset<S>};
+    const SmemTile<S, S::kTileColumns, S::kInner, decltype(Head::k)::kOrder> keys{at};
+    const SmemTile<S, S::kTileColumns, S::kValues, decltype(Head::v)::kOrder> values{at + kSecondTileOffset<S>};
+    const SmemTile<S, kBlockRows<S>, S::kInner, decltype(Head::q)::kOrder> rows{at + kTermRowsOffset<S>};
+    const SmemTile<S, kBlockRows<S>, S::kValues, decltype(Head::d_o)::kOrder> d_rows{at + kTermSecondRowsOffset<S>};
     MR_UNROLL
     for (int slice = 0; slice < S::kTileColumns; slice += 32) {
       const int key = tile * S::kTileColumns + slice;
@@ -131,8 +137,8 @@ MR_DEVICE void attention_backward_term(int block, int tile, int heads, const H& 
       find_mask_bits<S>(mask_bits, own.mask, row, key);
       float scores[S::kRowTiles][4][4];
       float dp[S::kRowTiles][4][4];
-      multiply_fragments<S, S::kInner>(scores, q_rows, keys, slice);
-      multiply_fragments<S, S::kValues>(dp, d_rows, values, slice);
+      multiply_tiles<S, S::kInner>(scores, rows, keys, slice);
+      multiply_tiles<S, S::kValues>(dp, d_rows, values, slice);
       gradients_of_logits<S, X>(scores, dp, 0, stats, own.score, terms[0], hides, own.mask, mask_bits[0], row, key,
                                 [&](float& x, float g, const auto& read, int l, int query, int own_key) {
                                   x = own.score.d_term(x, g, read, l, query, own_key);
@@ -142,7 +148,18 @@ MR_DEVICE void attention_backward_term(int block, int tile, int heads, const H& 
         acc[n / 16][slice / 8 + n / 4 % 4][n % 4] += scores[n / 16][n / 4 % 4][n % 4];
     }
   };
-  pipeline.for_each(work);
+  if constexpr (S::kStages > 1) fetch(0);
+  cp_async_commit();
+  MR_NO_UNROLL
+  for (int number = 0; number < heads; ++number) {
+    const int ahead = number + S::kStages - 1;
+    if (ahead < heads) fetch(ahead);
+    cp_async_commit();
+    cp_async_wait<S::kStages - 1>();
+    barrier();
+    work(number);
+    barrier();
+  }
   store_scores<S, kAlign>(acc, row, tile * S::kTileColumns, to, to_query, to_key);
 }
 

@@ -12,6 +12,7 @@ struct GpuTarget {
   int multiprocessors = 132;
   int64_t shared_bytes = 232'448;  // that a block may use
   bool wgmma = true;               // products of a warpgroup: only Hopper has them
+  bool cudnn = false;              // whether cuDNN is installed, whose fused attention is a candidate
 };
 
 struct Target {

@@ -45,6 +45,7 @@ class AttentionConfigs : public ConfigGroups {
     if (why_rejected()) return;
     seen_share_ = seen_share();
     set_fixed();
+    not_by_cudnn_ = why_not_by_cudnn(graph_, partition_);
     given_ = layouts_of_operands({Operand::q, Operand::k, Operand::v});
     results_ = layouts_of_operands({Operand::o, Operand::d_o});
     gradients_ = layouts_of_operands({Operand::d_q, Operand::d_k, Operand::d_v});
@@ -273,6 +274,17 @@ class AttentionConfigs : public ConfigGroups {
       set_mask(storage);
       add_with_mask();
     }
+    if (options_.target.gpu->cudnn) add_cudnn();
+  }
+
+  // After our own kernels with these layouts, with the estimate of the first: unless something is measured, those are
+  // selected, because only the library itself says whether it computes this attention.
+  void add_cudnn() {
+    if (not_by_cudnn_) return collector_->reject(*not_by_cudnn_);
+    Candidate candidate{layouts_, CudnnConfig(), estimate(configs().front())};
+    if (!cudnn_axes(graph_, partition_, layouts_of(domains_, partition_, candidate)))
+      return collector_->reject("cuDNN: an attention without contiguous columns, or with heads in several strides");
+    collector_->add(std::move(candidate));
   }
 
   void add_with_mask() {
@@ -391,7 +403,8 @@ class AttentionConfigs : public ConfigGroups {
   std::vector<OperandLayouts> given_;      // of q, k and v
   std::vector<OperandLayouts> results_;    // of o and d_o
   std::vector<OperandLayouts> gradients_;  // of d_q, d_k and d_v
-  Collector* collector_ = nullptr;         // of the group that is being added
+  std::optional<std::string> not_by_cudnn_;
+  Collector* collector_ = nullptr;  // of the group that is being added
   double seen_share_ = 1;
   std::vector<int> layouts_;  // of the next candidates
 };

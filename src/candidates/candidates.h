@@ -205,7 +205,12 @@ struct AttentionConfig {
   bool operator==(const AttentionConfig&) const = default;
 };
 
-using Config = std::variant<KernelConfig, GemmConfig, AttentionConfig>;
+// Fused attention by cuDNN, with the engine that the library prefers.
+struct CudnnConfig {
+  bool operator==(const CudnnConfig&) const = default;
+};
+
+using Config = std::variant<KernelConfig, GemmConfig, AttentionConfig, CudnnConfig>;
 
 struct Candidate {
   std::vector<int> layouts;  // index into the domain of each tensor, the partition's reads and then its writes
@@ -265,6 +270,20 @@ int64_t rows_of_block(const AttentionConfig& config);
 // Whether backward can be one kernel: a block owns all keys of one head, and its warps can share the gradients of a
 // tile of queries. Not with wgmma and rows in registers: ptxas 13.0 reuses those registers too early.
 bool can_be_single_kernel(const Attention& attention, const AttentionConfig& config);
+
+// An attention in given layouts as cuDNN sees it: every operand has one index of batches and one of heads.
+struct CudnnAxes {
+  int64_t batches = 1;
+  int64_t heads = 1;
+  int64_t key_heads = 1;  // heads of k and v, each of which heads / key_heads neighbours share
+  // By operand, in elements: between batches, heads, rows and columns.
+  std::array<std::array<int64_t, 4>, Attention::kOperands> strides{};
+};
+// Nothing if its indices cannot be merged into these, or if a head's columns are not contiguous. `layouts`: one for
+// each tensor of the partition.
+std::optional<CudnnAxes> cudnn_axes(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts);
+// Why cuDNN does not compute an attention in any layout; nothing if it may.
+std::optional<std::string> why_not_by_cudnn(const Graph& graph, const Partition& partition);
 
 // What a partition computes, without names: partitions with the same text take the same time.
 std::string print_partition(const Graph& graph, const Partition& partition);

@@ -49,6 +49,8 @@ std::string key_of(const Candidate& candidate) {
   } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
     put_all(std::array{attention->warps, attention->row_tiles, attention->tile_columns, attention->stages,
                        attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0});
+  } else if (std::holds_alternative<CudnnConfig>(candidate.config)) {
+    put(0);
   } else {
     const auto& gemm = std::get<GemmConfig>(candidate.config);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
@@ -256,6 +258,7 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
     options.threads = kernel->threads;
   } else {
     options.target = gpu_target();
+    options.target.gpu->cudnn = std::holds_alternative<CudnnConfig>(candidate.config);
   }
   if (partition.operators.empty()) return is_one_of(graph, domains, partition, candidate, options);
   const std::optional<std::vector<TensorDomain>> under = fixed(domains, partition, candidate.layouts);

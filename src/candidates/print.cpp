@@ -61,6 +61,8 @@ std::string text_of(const AttentionConfig& config) {
                 config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "");
 }
 
+std::string text_of(const CudnnConfig& /*config*/) { return "cudnn"; }
+
 std::optional<int> parse_int(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -303,6 +305,11 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
     const std::optional<AttentionConfig> config = parse_attention(words);
     if (!config || partition.kind != PartitionKind::attention) return std::nullopt;
     candidate.config = *config;
+    return candidate;
+  }
+  if (words == std::vector<std::string>{"cudnn"}) {
+    if (partition.kind != PartitionKind::attention) return std::nullopt;
+    candidate.config = CudnnConfig();
     return candidate;
   }
   const std::optional<GemmLibrary> library = gemm_library_of(words.front());

@@ -134,6 +134,11 @@ class Check {
     return {};
   }
 
+  static Complaint check(const Partition& own, const CudnnConfig& /*config*/) {
+    if (own.kind != PartitionKind::attention) return "is an attention config, but its partition is not an attention";
+    return {};
+  }
+
   // --- Partitions together ---
 
   Complaint choice_points() {

@@ -4,6 +4,7 @@
 
 #include "codegen/cpu/generate.h"
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/cudnn_call.h"
 #include "codegen/cuda/generate.h"
 
 namespace millrace {
@@ -162,10 +163,18 @@ KernelText text_of(const Graph& graph, const Partition& partition, const std::ve
                     : generate_cpu_kernel(graph, partition, layouts, kernel);
 }
 
+Launch lower_cudnn(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts) {
+  Launch launch;
+  launch.attention = cudnn_call(graph, partition, layouts);
+  for (const TensorId scale : partition.attention.scales) launch.numbers.push_back(number_of(graph, scale, 1));
+  return launch;
+}
+
 }  // namespace
 
 Launch lower(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, const Config& config) {
   if (const auto* gemm = std::get_if<GemmConfig>(&config)) return GemmLowering(graph, partition, layouts, *gemm).run();
+  if (std::holds_alternative<CudnnConfig>(config)) return lower_cudnn(graph, partition, layouts);
   KernelText text = text_of(graph, partition, layouts, config);
   Launch launch;
   launch.grids = std::move(text.grids);

@@ -81,7 +81,7 @@ class CudaBackend : public Backend {
   CudaBackend(const BackendKind& kind, std::shared_ptr<Gpu> gpu)
       : Backend(kind), target_(kind.target), gpu_(std::move(gpu)) {
     const GpuInfo& info = gpu_->info();
-    target_.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma()};
+    target_.gpu = GpuTarget{info.multiprocessors, info.shared_bytes, info.has_wgmma(), !info.cudnn.empty()};
   }
 
   const Target& target() const override { return target_; }
@@ -90,7 +90,8 @@ class CudaBackend : public Backend {
   std::string text() const override {
     const GpuInfo& info = gpu_->info();
     return concat(kind().text_prefix, info.name, ", ", info.architecture(), ", ", info.multiprocessors,
-                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt);
+                  " multiprocessors; driver ", info.driver, "; nvrtc ", info.nvrtc, "; cublaslt ", info.cublaslt,
+                  info.cudnn.empty() ? "" : concat("; cudnn ", info.cudnn));
   }
 
   Result<Done> can_compile() const override {

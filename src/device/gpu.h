@@ -20,7 +20,8 @@ struct GpuInfo {
   std::string driver;  // versions, as "13.0"
   std::string nvrtc;
   std::string cublaslt;
-  int major = 0;  // compute capability
+  std::string cudnn;  // empty: missing; then no candidate uses it
+  int major = 0;      // compute capability
   int minor = 0;
   int multiprocessors = 0;
   int64_t memory_bytes = 0;
@@ -118,6 +119,7 @@ struct GpuReport {
   GpuSoftware driver;
   GpuSoftware nvrtc;
   GpuSoftware cublaslt;
+  GpuSoftware cudnn;  // optional
   std::optional<GpuInfo> device;
   std::string no_device;  // why there is none
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/attention_call.h"
 #include "device/gemm_call.h"
 
 namespace millrace {
@@ -28,10 +29,10 @@ struct GpuGrid {
 };
 
 struct Launch {
-  std::string kernel;                  // source text of a generated kernel; empty: a matrix product
+  std::string kernel;                  // source text of a generated kernel; empty: a library's call
   std::vector<GpuGrid> grids;          // on a GPU: the source's kernels, in order
   int64_t tensor_count = 0;            // of a kernel on a GPU
-  std::vector<LaunchNumber> numbers;   // a kernel's scalars, or the factors of a product
+  std::vector<LaunchNumber> numbers;   // a kernel's scalars, or the factors of a product or of an attention's scores
   std::vector<uint32_t> subsequences;  // of a kernel's dropouts
   int threads = 1;                     // of a kernel on the CPU
   int64_t scratch_bytes = 0;           // that it needs, aligned to 64
@@ -46,6 +47,10 @@ struct Launch {
   std::vector<int> vectors;
   bool packed_vectors = false;
   int64_t vector_bytes = 0;  // of one tensor
+  // Fused attention by cuDNN: instead of a product.
+  AttentionCall attention;
+
+  bool is_library_attention() const { return attention.batches > 0; }
 };
 
 // What changes from one run to the next.

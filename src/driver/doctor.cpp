@@ -171,7 +171,8 @@ nlohmann::ordered_json gpu_json(const GpuInfo& gpu) {
           {"memory_clock_khz", gpu.memory_clock_khz},
           {"driver", gpu.driver},
           {"nvrtc", gpu.nvrtc},
-          {"cublaslt", gpu.cublaslt}};
+          {"cublaslt", gpu.cublaslt},
+          {"cudnn", gpu.cudnn}};
 }
 
 std::string as_json(const std::vector<Finding>& findings, const CpuInfo& cpu, const GpuReport& report) {
@@ -215,7 +216,8 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
                                          software("GPU backend", report.backend),
                                          software("CUDA driver", report.driver),
                                          software("NVRTC", report.nvrtc),
-                                         software("cuBLASLt", report.cublaslt)};
+                                         software("cuBLASLt", report.cublaslt),
+                                         software("cuDNN", report.cudnn)};
   return options.format == Format::json ? as_json(findings, cpu, report) : as_text(findings);
 }
 

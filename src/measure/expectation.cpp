@@ -20,6 +20,7 @@ std::string config_family_of(const Candidate& candidate) {
   }
   if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config))
     return attention->wgmma ? "attention wgmma" : "attention";
+  if (std::holds_alternative<CudnnConfig>(candidate.config)) return "cudnn";
   const auto& kernel = std::get<KernelConfig>(candidate.config);
   const bool lanes =
       kernel.rows && !kernel.loops.empty() && kernel.loops.back() != kernel.vector;  // vectors run across rows
@@ -45,6 +46,7 @@ std::string shape_of(const Candidate& candidate) {
                   algorithm.cluster);
   }
   if (std::holds_alternative<AttentionConfig>(candidate.config)) return print_config(candidate.config);
+  if (std::holds_alternative<CudnnConfig>(candidate.config)) return config_family_of(candidate);
   const std::optional<GpuShape>& gpu = std::get<KernelConfig>(candidate.config).gpu;
   if (!gpu) return config_family_of(candidate);
   return concat(config_family_of(candidate), " ", gpu->width, " ", gpu->row_threads, " ", gpu->threads, " ",

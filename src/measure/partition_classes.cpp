@@ -15,8 +15,10 @@ double least_estimate(const PartitionCandidates& partition) {
   return least;
 }
 
-// Whether a plan may use the candidate if there was no time to check it. ptxas 13.0 can compile wgmma wrongly.
+// Whether a plan may use the candidate if there was no time to check it. ptxas 13.0 can compile wgmma wrongly,
+// and only cuDNN itself says what it computes.
 bool may_be_assumed(const Candidate& candidate) {
+  if (std::holds_alternative<CudnnConfig>(candidate.config)) return false;
   const auto* const attention = std::get_if<AttentionConfig>(&candidate.config);
   return attention == nullptr || !attention->wgmma;
 }

@@ -52,7 +52,7 @@ TEST(Gpu, TheReportNamesWhatIsInstalledOrWhyItIsMissing) {
   EXPECT_NE(report.backend.version.empty(), report.backend.missing.empty());
   EXPECT_NE(report.device.has_value(), !report.no_device.empty());
   if (report.backend.version.empty()) return;
-  for (const GpuSoftware& software : {report.driver, report.nvrtc, report.cublaslt}) {
+  for (const GpuSoftware& software : {report.driver, report.nvrtc, report.cublaslt, report.cudnn}) {
     EXPECT_NE(software.version.empty(), software.missing.empty());
     EXPECT_EQ(software.version.empty(), software.path.empty());
   }

@@ -36,6 +36,33 @@ class EmulatedExecutor : public GpuPlanTest {
     gpu_ = emulated::make_gpu();
     compiler_ = emulated::make_compiler();
   }
+
+  // Plans with fused attention are closer to the exact values than the program itself, whose scores are rounded.
+  void expect_no_worse_than_rounded(const MadePlan& made, const std::string& what) {
+    ASSERT_FALSE(HasFailure());
+    const Values<double> given = drawn_values(made.training, 5);
+    const Values<double> found = made_by_a_step(made, given);
+    const Graph& graph = made.training.graph;
+    Values<double> exact = given;
+    Values<double> rounded = given;
+    expect_done(interpret(graph, exact, {5, 3}));
+    expect_done(interpret_rounded(graph, rounded, {5, 3}));
+    std::vector<TensorId> outputs = made.training.argument_gradients;
+    outputs.push_back(graph.results[0].tensor);
+    for (const TensorId output : outputs) {
+      const size_t k = output.at();
+      double difference = 0;
+      double allowed = 0;
+      for (size_t e = 0; e < exact[k].size(); ++e) {
+        const double unfused = rounded[k][e] - exact[k][e];
+        const double storage = storage_error(graph.tensors[k].dtype, exact[k][e]);
+        difference += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
+        allowed += unfused * unfused + storage * storage;
+      }
+      EXPECT_LE(difference, 4 * allowed) << graph.tensors[k].name << " " << what;
+      EXPECT_GT(difference, 0) << graph.tensors[k].name;
+    }
+  }
 };
 
 TEST_F(EmulatedExecutor, RandomPlansAgreeWithTheReference) {
@@ -104,8 +131,7 @@ TEST_F(EmulatedExecutor, ProductsThatAddAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 4U);
 }
 
-// Plans with fused attention are closer to the exact values than the program itself, whose scores are rounded. Only
-// these plans compute the row statistics.
+// Only plans with fused attention compute the row statistics.
 TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   AttentionProgram program;
   std::string text = program.text();
@@ -123,32 +149,40 @@ TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
       return launch.partition.starts_with("attention (");
     });
     if (!seen.insert(fused).second) continue;
-    const MadePlan made = plan_of(text, choice);
-    ASSERT_FALSE(HasFailure());
-    const Values<double> given = drawn_values(made.training, 5);
-    const Values<double> found = made_by_a_step(made, given);
-    const Graph& graph = made.training.graph;
-    Values<double> exact = given;
-    Values<double> rounded = given;
-    expect_done(interpret(graph, exact, {5, 3}));
-    expect_done(interpret_rounded(graph, rounded, {5, 3}));
-    std::vector<TensorId> outputs = made.training.argument_gradients;
-    outputs.push_back(graph.results[0].tensor);
-    for (const TensorId output : outputs) {
-      const size_t k = output.at();
-      double difference = 0;
-      double allowed = 0;
-      for (size_t e = 0; e < exact[k].size(); ++e) {
-        const double unfused = rounded[k][e] - exact[k][e];
-        const double storage = storage_error(graph.tensors[k].dtype, exact[k][e]);
-        difference += (found[k][e] - exact[k][e]) * (found[k][e] - exact[k][e]);
-        allowed += unfused * unfused + storage * storage;
-      }
-      EXPECT_LE(difference, 4 * allowed) << graph.tensors[k].name << (fused ? ", fused" : "");
-      EXPECT_GT(difference, 0) << graph.tensors[k].name;
-    }
+    expect_no_worse_than_rounded(plan_of(text, choice), fused ? "fused" : "");
   }
   EXPECT_EQ(seen.size(), 2U);
+}
+
+// Each pass is ours or the library's: what forward saves means the same in both.
+TEST_F(EmulatedExecutor, AttentionsByCudnnAgreeWithTheReference) {
+  AttentionProgram program;
+  program.weights = "softmax(causal_mask(s))";
+  program.q = "bhgjp";
+  program.scores = "bhgjk";
+  program.o = "bhgjw";
+  std::string text = program.text();
+  for (const auto& [from, to] : {std::pair("J = 5", "J = 16"), std::pair("K = 7", "K = 24"),
+                                 std::pair("P = 4", "P = 16"), std::pair("W = 6", "W = 16")})
+    text.replace(text.find(from), std::string(from).size(), to);
+  constexpr const char* kOurs = "stages 2";
+  constexpr const char* kCudnns = "; cudnn";
+  for (const auto& [forward, backward] :
+       {std::pair(kCudnns, kCudnns), std::pair(kCudnns, kOurs), std::pair(kOurs, kCudnns)}) {
+    PlanChoice choice;
+    choice.gpu = gpu_.get();
+    choice.candidates = {{"attention (", forward}, {"attention_dx (", backward}};
+    const auto is_fused = [&] {
+      const std::vector<PlanLaunch> launches = make_plan(text, choice).plan.launches;
+      return std::any_of(launches.begin(), launches.end(), [&](const PlanLaunch& launch) {
+        return launch.partition.starts_with("attention (") && launch.candidate.ends_with(forward);
+      });
+    };
+    for (choice.seed = 0; !is_fused() && *choice.seed < 50; ++*choice.seed) {
+    }
+    ASSERT_LT(*choice.seed, 50U);
+    expect_no_worse_than_rounded(plan_of(text, choice), concat(forward, backward));
+  }
 }
 
 // Plans whose products apply a GELU and also write its argument, which products of backward read.

@@ -35,6 +35,7 @@ class AttentionTrials : public ScratchTest {
     Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
     EnumerateOptions options;
     options.target = gpu_target();
+    options.target.gpu->cudnn = true;
     options.libraries = {GemmLibrary::cublaslt};
     Result<Candidates> found = find_partitions(made.training, made.fused, options);
     ASSERT_TRUE(found) << to_string(found.error());
@@ -146,6 +147,75 @@ TEST_F(AttentionTrials, AWrongKernelIsDetected) {
     ASSERT_TRUE(row) << to_string(row.error());
     EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row->outcome)), "wrong") << other.name;
   }
+}
+
+// A library's attentions: no kernel is compiled.
+class CudnnTrials : public AttentionTrials {
+ protected:
+  void take_causal(const std::string& q, const std::string& scores, const std::string& o) {
+    AttentionProgram program;
+    program.weights = "softmax(causal_mask(s))";
+    program.type = "bfloat16";
+    program.q = q;
+    program.scores = scores;
+    program.o = o;
+    take(program);
+  }
+
+  // Outcomes and details of the library's candidates in the first and the last layouts, both passes.
+  std::vector<MeasurementRow> rows() {
+    std::vector<MeasurementRow> made;
+    Result<GpuTrials> trials = GpuTrials::make(*gpu_, *compiler_, path("cache"), training_.graph, candidates_.domains);
+    EXPECT_TRUE(trials) << to_string(trials.error());
+    for (const PartitionCandidates& each : candidates_.partitions) {
+      std::vector<Candidate> by_library;
+      for (const Candidate& candidate : each.candidates) {
+        if (std::holds_alternative<CudnnConfig>(candidate.config)) by_library.push_back(candidate);
+      }
+      EXPECT_FALSE(by_library.empty()) << each.partition.name;
+      for (const Candidate* const candidate : {&by_library.front(), &by_library.back()}) {
+        const Result<MeasurementRow> row = trials->run(each.partition, *candidate, "", "", {});
+        EXPECT_TRUE(row) << to_string(row.error());
+        if (row) made.push_back(*row);
+      }
+    }
+    return made;
+  }
+
+  void expect(const char* outcome, const char* detail) {
+    for (const MeasurementRow& row : rows()) {
+      EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), outcome) << row.detail;
+      EXPECT_NE(row.detail.find(detail), std::string::npos) << row.detail;
+    }
+  }
+};
+
+TEST_F(CudnnTrials, AreRight) {
+  take_causal("bhjp", "bhjk", "bhjw");
+  expect("measured", "");
+}
+
+TEST_F(CudnnTrials, GroupedHeadsAreRight) {
+  take_causal("bhgjp", "bhgjk", "bhgjw");
+  expect("measured", "");
+}
+
+TEST_F(CudnnTrials, RefusedByTheLibrary) {
+  set_variable("MILLRACE_EMULATED_CUDNN_REFUSES", "1");
+  take_causal("bhjp", "bhjk", "bhjw");
+  expect("failed", "cuDNN cannot compute this attention");
+}
+
+TEST_F(CudnnTrials, WrongResultsAreDetected) {
+  set_variable("MILLRACE_EMULATED_CUDNN_WRONG", "1");
+  take_causal("bhjp", "bhjk", "bhjw");
+  expect("wrong", "expected");
+}
+
+TEST_F(CudnnTrials, OtherBitsEveryTimeAreDetected) {
+  set_variable("MILLRACE_EMULATED_CUDNN_UNSTABLE", "1");
+  take_causal("bhjp", "bhjk", "bhjw");
+  expect("wrong", "other bits every time");
 }
 
 }  // namespace

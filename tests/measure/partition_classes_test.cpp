@@ -63,6 +63,8 @@ class PartitionClassesTest : public testing::Test {
     return row;
   }
 
+  static bool is_by_cudnn(const Trial& trial) { return std::holds_alternative<CudnnConfig>(trial.candidate->config); }
+
   TrainingGraph training_;
   Candidates candidates_;
   std::optional<PartitionClasses> classes_;
@@ -386,6 +388,7 @@ class AttentionClasses : public testing::Test {
     training_ = made.training;
     EnumerateOptions options;
     options.target = gpu_target();
+    options.target.gpu->cudnn = true;
     Result<Candidates> found = enumerate(training_, made.fused, options);
     ASSERT_TRUE(found) << to_string(found.error());
     candidates_ = std::move(*found);
@@ -417,20 +420,30 @@ TEST_F(AttentionClasses, WgmmaHasABaselineOfItsOwn) {
   for (const PartitionClass& each : classes_->all()) {
     if (!is_attention(each.trials.front())) continue;
     const auto baselines = [&](bool wgmma) {
-      return std::count_if(each.trials.begin(), each.trials.end(),
-                           [&](const Trial& trial) { return trial.baseline && uses_wgmma(trial) == wgmma; });
+      return std::count_if(each.trials.begin(), each.trials.end(), [&](const Trial& trial) {
+        return trial.baseline && uses_wgmma(trial) == wgmma && !is_by_cudnn(trial);
+      });
     };
     EXPECT_EQ(baselines(false), 1);
     EXPECT_EQ(baselines(true), 1);
   }
 }
 
-TEST_F(AttentionClasses, WgmmaIsNotUsedUnchecked) {
+TEST_F(AttentionClasses, CudnnHasABaselineOfItsOwn) {
+  for (const PartitionClass& each : classes_->all()) {
+    const auto baselines = std::count_if(each.trials.begin(), each.trials.end(),
+                                         [](const Trial& trial) { return trial.baseline && is_by_cudnn(trial); });
+    EXPECT_EQ(baselines, is_attention(each.trials.front()) ? 1 : 0) << each.text;
+  }
+}
+
+TEST_F(AttentionClasses, WgmmaAndCudnnAreNotUsedUnchecked) {
   classes_->assume();
   EXPECT_FALSE(classes_->has_baselines_left());
   for (const PartitionClass& each : classes_->all()) {
     EXPECT_FALSE(each.rows.empty()) << "a plan needs a candidate";
-    for (const Trial& trial : each.trials) EXPECT_FALSE(trial.known && uses_wgmma(trial)) << trial.text;
+    for (const Trial& trial : each.trials)
+      EXPECT_FALSE(trial.known && (uses_wgmma(trial) || is_by_cudnn(trial))) << trial.text;
   }
 }
 

@@ -29,7 +29,7 @@ constexpr double kSeconds = 1e-6;
 Target target_of(const PlanChoice& choice) {
   if (choice.gpu == nullptr) return {};
   const GpuInfo& info = choice.gpu->info();
-  return gpu_target({info.multiprocessors, info.shared_bytes, info.has_wgmma()});
+  return gpu_target({info.multiprocessors, info.shared_bytes, info.has_wgmma(), !info.cudnn.empty()});
 }
 
 int64_t scratch_on(Gpu* gpu, const Launch& launch) {
@@ -52,7 +52,8 @@ class Chooser {
     for (const PartitionCandidates& entry : candidates.partitions) {
       usable_.emplace_back();
       for (const Candidate& candidate : entry.candidates) {
-        if (choice.gpu == nullptr || is_accepted(*choice.gpu, entry.partition, candidate))
+        if (is_wanted(choice, entry.partition, candidate) &&
+            (choice.gpu == nullptr || is_accepted(*choice.gpu, entry.partition, candidate)))
           usable_.back().push_back(&candidate);
       }
     }
@@ -72,6 +73,13 @@ class Chooser {
   }
 
  private:
+  bool is_wanted(const PlanChoice& choice, const Partition& partition, const Candidate& candidate) const {
+    return std::all_of(choice.candidates.begin(), choice.candidates.end(), [&](const auto& wanted) {
+      return !partition.name.starts_with(wanted.first) ||
+             print_candidate(candidates_.domains, partition, candidate).ends_with(wanted.second);
+    });
+  }
+
   // Whether the library has an algorithm for a product.
   bool is_accepted(Gpu& gpu, const Partition& partition, const Candidate& candidate) const {
     if (!std::holds_alternative<GemmConfig>(candidate.config)) return true;

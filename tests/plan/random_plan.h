@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,6 +41,8 @@ struct PlanChoice {
   std::vector<GemmLibrary> libraries;  // of a CPU; none: OpenBLAS and BLIS, those that are there
   size_t most = 200;                   // candidates of a partition to choose from
   Gpu* gpu = nullptr;                  // not null: a plan for it
+  // By the beginning of a partition's name: the end of the candidates to choose from.
+  std::map<std::string, std::string> candidates;
 };
 
 // Fails the test and returns an empty plan if something goes wrong.

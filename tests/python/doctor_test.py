@@ -12,7 +12,7 @@ from command_test_case import BINARY, EMULATED_GPU
 
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
 NAMES = ["processor", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "oneDNN", "SQLite", "cache", "data",
-         "GPU", "GPU backend", "CUDA driver", "NVRTC", "cuBLASLt"]
+         "GPU", "GPU backend", "CUDA driver", "NVRTC", "cuBLASLt", "cuDNN"]
 
 
 class DoctorTest(unittest.TestCase):

@@ -212,7 +212,7 @@ class EndToEndTest(GpuTest):
 
     def test_doctor(self) -> None:
         text = self.succeed("doctor")
-        for words in ("Emulated GPU, sm_90", "NVRTC", "cuBLASLt", EMULATED_GPU):
+        for words in ("Emulated GPU, sm_90", "NVRTC", "cuBLASLt", "cuDNN", EMULATED_GPU):
             self.assertIn(words, text)
 
 

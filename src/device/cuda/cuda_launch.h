@@ -7,6 +7,7 @@
 
 #include "device/cuda/context.h"
 #include "device/cuda/cublaslt.h"
+#include "device/cuda/cudnn_attention.h"
 #include "device/gpu.h"
 
 namespace millrace {
@@ -19,5 +20,9 @@ Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> 
 // A matrix product, with copies of operands that are not adjacent in memory.
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch);
+
+// Fused attention by cuDNN. Launches of equal calls share one plan of the library.
+std::unique_ptr<GpuLaunch> make_attention_launch(std::shared_ptr<CudaContext> context, const Launch& launch,
+                                                 std::shared_ptr<const CudnnAttention> attention);
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include "device/cuda/context.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda_launch.h"
+#include "device/cuda/cudnn_plans.h"
 #include "device/cuda/nvrtc.h"
 #include "device/cuda/shared_library.h"
 #include "device/gpu_backend.h"
@@ -72,7 +73,11 @@ class CudaGpu final : public Gpu {
  public:
   CudaGpu(GpuInfo info, std::shared_ptr<CudaContext> context, const CublasLt& cublaslt,
           std::shared_ptr<cublasLtContext> handle)
-      : info_(std::move(info)), context_(std::move(context)), cublaslt_(cublaslt), handle_(std::move(handle)) {}
+      : info_(std::move(info)),
+        context_(std::move(context)),
+        cublaslt_(cublaslt),
+        handle_(std::move(handle)),
+        cudnn_plans_(context_, info_) {}
 
   const GpuInfo& info() const override { return info_; }
 
@@ -139,6 +144,11 @@ class CudaGpu final : public Gpu {
 
   Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) override {
     if (!launch.kernel.empty()) return prepare_kernels(context_, launch, cubin);
+    if (launch.is_library_attention()) {
+      Result<std::shared_ptr<const CudnnAttention>> attention = cudnn_plans_.find(launch.attention);
+      if (!attention) return attention.error();
+      return make_attention_launch(context_, launch, std::move(*attention));
+    }
     return prepare_product(context_, cublaslt_, handle_, launch);
   }
 
@@ -227,6 +237,7 @@ class CudaGpu final : public Gpu {
   std::shared_ptr<CudaContext> context_;
   const CublasLt& cublaslt_;
   std::shared_ptr<cublasLtContext> handle_;
+  CudnnPlans cudnn_plans_;
   std::optional<ClockProbe> clock_;  // on first use
 };
 
@@ -241,6 +252,7 @@ Result<std::unique_ptr<Gpu>> make_gpu() {
   if (!cublaslt) return cublaslt.error();
   info->cublaslt = (*cublaslt)->version();
   info->nvrtc = inspect_nvrtc().version;
+  info->cudnn = inspect_cudnn().version;
   Result<std::shared_ptr<CudaContext>> context = CudaContext::open(**driver);
   if (!context) return context.error();
   Result<std::shared_ptr<cublasLtContext>> handle = open_cublaslt(**cublaslt, *context);
@@ -251,6 +263,7 @@ Result<std::unique_ptr<Gpu>> make_gpu() {
 void inspect(GpuReport& report) {
   report.nvrtc = inspect_nvrtc();
   report.cublaslt = inspect_cublaslt();
+  report.cudnn = inspect_cudnn();
   const Result<const Driver*> driver = cuda_driver();
   if (!driver) {
     report.driver = missing_software(driver.error());
@@ -266,6 +279,7 @@ void inspect(GpuReport& report) {
   }
   info->nvrtc = report.nvrtc.version;
   info->cublaslt = report.cublaslt.version;
+  info->cudnn = report.cudnn.version;
   report.device = *info;
 }
 

@@ -219,17 +219,22 @@ Result<std::string> GpuTrials::misuse(const Partition& partition, const Placemen
   return std::string();
 }
 
-// Runs once more after the timing: a candidate must compute every time, not only the first time.
+// Runs once more after the timing: a candidate must compute every time, not only the first time, and the same bits.
 Result<std::string> GpuTrials::check_again(const Partition& partition, const std::vector<Layout>& layouts,
                                            const Placement& placement, GpuLaunch& launch) {
+  char* const before = sets_.bytes_at(placement.bytes);
+  if (Result<Done> copied = gpu_->copy(before, sets_.data(), placement.bytes); !copied) return copied.error();
   for (const ByteRange& output : placement.written) {
     if (Result<Done> poisoned = gpu_->fill(sets_.bytes_at(output.begin), 0xff, output.end - output.begin); !poisoned)
       return poisoned.error();
   }
   if (Result<Done> ran = launch_once(launch, placement, 0); !ran) return ran.error();
   Result<std::string> wrong = compare(partition, layouts, placement);
-  if (!wrong || wrong->empty()) return wrong;
-  return concat("after the timing: ", *wrong);
+  if (!wrong) return wrong;
+  if (!wrong->empty()) return concat("after the timing: ", *wrong);
+  const Result<std::optional<int64_t>> changed = checker_.first_change(sets_.bytes_at(0), before, placement.bytes, {});
+  if (!changed) return changed.error();
+  return *changed ? "its results have other bits every time" : std::string();
 }
 
 // Describes a wrong element.

@@ -27,6 +27,8 @@ GpuInfo info() {
   info.nvrtc = "13.0";
   const char* const cublaslt = std::getenv("MILLRACE_EMULATED_CUBLASLT");
   info.cublaslt = cublaslt == nullptr ? "13.0" : cublaslt;
+  const char* const cudnn = std::getenv("MILLRACE_EMULATED_CUDNN");
+  info.cudnn = cudnn == nullptr ? "9.19.0" : cudnn;
   info.major = capability == nullptr ? 9 : std::atoi(capability);
   info.minor = capability == nullptr || std::strchr(capability, '.') == nullptr
                    ? 0
@@ -124,7 +126,8 @@ class EmulatedGpu final : public Gpu {
 
   Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) override {
     if (Result<Done> may = stream_->refuse_if_recorded("load a kernel"); !may) return may.error();
-    return launch.kernel.empty() ? prepare_product(stream_, launch) : prepare_kernels(stream_, launch, cubin);
+    if (!launch.kernel.empty()) return prepare_kernels(stream_, launch, cubin);
+    return launch.is_library_attention() ? prepare_attention(stream_, launch, info_) : prepare_product(stream_, launch);
   }
 
   Result<double> time(const std::function<Result<Done>()>& before, const std::function<Result<Done>()>& work) override {
@@ -176,6 +179,7 @@ GpuReport inspect() {
   report.driver = {"13.0", "emulated", ""};
   report.nvrtc = {"13.0", "emulated", ""};
   report.cublaslt = {"13.0", "emulated", ""};
+  report.cudnn = {info().cudnn, "emulated", info().cudnn.empty() ? "not emulated" : ""};
   report.device = info();
   return report;
 }

@@ -1,7 +1,7 @@
-// A GPU emulated on the CPU, for tests: it implements memory, stream, graphs, kernels and products of device/gpu.h, so
-// that code that drives a GPU runs without one. It is stricter than a real GPU: addresses that are not on the device,
-// writes outside of allocations, freed launches and calls that must not be recorded are errors; where no error can be
-// returned, the process aborts.
+// A GPU emulated on the CPU, for tests: it implements memory, stream, graphs, kernels, products and cuDNN's attention
+// of device/gpu.h, so that code that drives a GPU runs without one. It is stricter than a real GPU: addresses that are
+// not on the device, writes outside of allocations, freed launches and calls that must not be recorded are errors;
+// where no error can be returned, the process aborts.
 //
 // It is linked into the tests, and built as libmillrace_emulated_gpu.so to replace libmillrace_cuda.so
 // (MILLRACE_CUDA_BACKEND). Environment variables configure it:
@@ -9,6 +9,10 @@
 //   MILLRACE_EMULATED_CAPABILITY   9.0
 //   MILLRACE_EMULATED_MULTIPROCESSORS, MILLRACE_EMULATED_COMPILER, MILLRACE_EMULATED_CUBLASLT
 //                                  as on a real GPU, so that its measurements can be read
+//   MILLRACE_EMULATED_CUDNN        version of cuDNN; empty: missing
+//   MILLRACE_EMULATED_CUDNN_REFUSES, MILLRACE_EMULATED_CUDNN_WRONG, MILLRACE_EMULATED_CUDNN_UNSTABLE
+//                                  1: cuDNN does not accept any attention; computes wrong results; gives other bits
+//                                  every time
 //   MILLRACE_EMULATED_MEMORY       bytes of memory
 //   MILLRACE_EMULATED_WRONG        id of a product algorithm that computes wrong results
 //   MILLRACE_EMULATED_REFUSED      id of an algorithm that is listed, but cannot be prepared

@@ -13,6 +13,8 @@ inline constexpr int64_t kSharedBytes = 227 << 10;  // most that a block may req
 
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<Stream> stream, const Launch& launch,
                                                    const std::string& cubin);
+Result<std::unique_ptr<GpuLaunch>> prepare_attention(std::shared_ptr<Stream> stream, const Launch& launch,
+                                                     const GpuInfo& gpu);
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<Stream> stream, const Launch& launch);
 
 Result<std::vector<GemmAlgorithm>> list_algorithms(const GemmCall& call);

@@ -1,4 +1,5 @@
-// Functions of a library that was loaded at run time. Tests: tests/device/blas_test.cpp, tests/measure/database_test.cpp
+// Functions of a library that was loaded at run time. Tests: tests/device/blas_test.cpp,
+// tests/measure/database_test.cpp
 #pragma once
 
 #include <dlfcn.h>

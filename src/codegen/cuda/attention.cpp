@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "candidates/attention_columns.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
 

@@ -76,6 +76,7 @@ class WritersTest(unittest.TestCase):
         mask = torch.tensor([True, False, True, True])
         self.check(lambda x, m: torch.where(m & ~(x > 0), x, 0.0).masked_fill(x < -1, -5.0), self.x, mask)
         self.check(lambda x, m: x * m.to(x.dtype), self.x, mask)
+        self.check(lambda x, m: x * m.type_as(x) + x.type_as(x), self.x, mask)
 
     def test_reductions_and_norms(self):
         weight = torch.randn(4, dtype=torch.float64)

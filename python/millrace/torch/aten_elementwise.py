@@ -100,7 +100,7 @@ def _(w, node, a):
     return f"dropout({w.text(a.input)}, {a.p!r})"
 
 
-@writes("to", "_to_copy")
+@writes("to", "_to_copy", "type_as")
 def _(w, node, a):
     given, wanted = tensor(a.self), tensor(node)
     if given.device != wanted.device:

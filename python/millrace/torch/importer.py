@@ -17,8 +17,8 @@ from millrace.torch.values import VIEWS, requires_grad, value_of
 
 _ACTIVATION_SIZES = ("B", "T", "I")
 _OTHER_SIZES = "UHPVKLMNOQRSWXYZACDEFG"
-_RESERVED = {*keyword.kwlist, *language.__all__, *"np math len range sum max min abs zip list tuple int float bool".split(),
-             "enumerate", "reversed"}
+_PYTHON = "np math len range sum max min abs zip list tuple int float bool enumerate reversed"
+_RESERVED = {*keyword.kwlist, *language.__all__, *_PYTHON.split()}
 
 
 class Program(NamedTuple):

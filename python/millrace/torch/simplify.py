@@ -136,7 +136,7 @@ def _is_identity(node: fx.Node, source: fx.Node) -> bool:
     if value is None or given is None or value.shape != given.shape or value.dtype != given.dtype:
         return False
     name = getattr(node.target, "_opname", "")
-    if name in ("to", "_to_copy"):
+    if name in ("to", "_to_copy", "type_as"):
         return value.device == given.device
     if name == "detach":
         return not requires_grad(source)

@@ -2,8 +2,8 @@
 #include <functional>
 #include <numeric>
 
-#include "candidates/attention_columns.h"
 #include "candidates/candidates.h"
+#include "ir/attention_columns.h"
 
 namespace millrace {
 namespace {

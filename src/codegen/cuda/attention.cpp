@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "candidates/attention_columns.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
+#include "ir/attention_columns.h"
 
 namespace millrace {
 namespace {

@@ -3,12 +3,12 @@
 #include <numeric>
 
 #include "candidates/candidates.h"
+#include "ir/attention_columns.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kTileRows = 16;     // of a tensor-core tile
-constexpr int64_t kTileColumns = 16;  // the same
+constexpr int64_t kTileRows = 16;  // rows of a tensor-core tile
 
 }  // namespace
 
@@ -21,8 +21,6 @@ int64_t Attention::heads_per_group() const {
   for (size_t index = 0; index < batch.size(); ++index) count *= is_group(index) ? batch[index] : 1;
   return count;
 }
-
-int64_t padded_columns(int64_t columns) { return (columns + kTileColumns - 1) / kTileColumns * kTileColumns; }
 
 int64_t rows_of_block(const AttentionConfig& config) { return kTileRows * config.warps * config.row_tiles; }
 

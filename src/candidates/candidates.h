@@ -265,8 +265,6 @@ int64_t origin_of(const Graph& graph, const Product& product, size_t operand, co
 
 // Shared memory of a block of an attention's kernels.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);
-// The columns of an attention's operand on chip: padded with zeros to those of tensor-core tiles.
-int64_t padded_columns(int64_t columns);
 // Rows of the scores that a block owns.
 int64_t rows_of_block(const AttentionConfig& config);
 // Whether backward can be one kernel: a block owns all keys of one head, and its warps can share the gradients of a

@@ -74,6 +74,8 @@ std::string words_of(const Graph&, const Partition&, const AttentionConfig& conf
                 config.rows_in_smem ? ", rows in shared memory" : "", config.single_kernel ? ", one kernel" : "");
 }
 
+std::string words_of(const Graph&, const Partition&, const CudnnConfig&) { return "fused attention, cuDNN"; }
+
 }  // namespace
 
 std::string describe(const Graph& graph, const Partition& partition, const Config& config) {

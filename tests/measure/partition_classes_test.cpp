@@ -63,8 +63,6 @@ class PartitionClassesTest : public testing::Test {
     return row;
   }
 
-  static bool is_by_cudnn(const Trial& trial) { return std::holds_alternative<CudnnConfig>(trial.candidate->config); }
-
   TrainingGraph training_;
   Candidates candidates_;
   std::optional<PartitionClasses> classes_;
@@ -400,6 +398,8 @@ class AttentionClasses : public testing::Test {
     const auto* const config = std::get_if<AttentionConfig>(&trial.candidate->config);
     return config != nullptr && config->wgmma;
   }
+
+  static bool is_by_cudnn(const Trial& trial) { return std::holds_alternative<CudnnConfig>(trial.candidate->config); }
 
   TrainingGraph training_;
   Candidates candidates_;

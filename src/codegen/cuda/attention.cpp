@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
+#include "ir/attention_columns.h"
 
 namespace millrace {
 namespace {

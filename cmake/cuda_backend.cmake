@@ -30,7 +30,8 @@ message(STATUS "GPU backend: built with the headers in ${MILLRACE_CUDA_INCLUDES}
 
 file(GLOB MILLRACE_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cpp)
 # It compiles the files of base/ that it needs and hides their symbols, so that neither library uses the other's copies.
-add_library(millrace_cuda MODULE ${MILLRACE_CUDA_SOURCES} src/base/result.cpp src/base/stored_type.cpp src/base/text.cpp)
+add_library(millrace_cuda MODULE ${MILLRACE_CUDA_SOURCES} src/base/quote.cpp
+            src/base/result.cpp src/base/stored_type.cpp src/base/text.cpp)
 set_target_properties(millrace_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/exports.map)
 target_include_directories(millrace_cuda PRIVATE src include)
@@ -39,6 +40,10 @@ millrace_unity(millrace_cuda)
 target_compile_features(millrace_cuda PRIVATE cxx_std_20)
 target_compile_definitions(millrace_cuda PRIVATE MILLRACE_GPU_ABI="${MILLRACE_GPU_ABI}")
 target_link_options(millrace_cuda PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/device/cuda/exports.map)
+# A function that is missing shows here, and not when a user's GPU is opened. A sanitizer's functions are the program's.
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  target_link_options(millrace_cuda PRIVATE LINKER:-z,defs)
+endif()
 target_link_libraries(millrace_cuda PRIVATE ${CMAKE_DL_LIBS})
 add_dependencies(millrace millrace_cuda)
 install(TARGETS millrace_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -25,8 +25,8 @@ class MillraceFailed(Exception):
 def round_time(printed: str) -> RoundTime:
     """Parses the output of `millrace bench --json`."""
     report = json.loads(printed)
-    if report["schema_version"] != 1:
-        raise ValueError(f"schema version {report['schema_version']}, not 1")
+    if report["schema_version"] != 2:
+        raise ValueError(f"schema version {report['schema_version']}, not 2")
     return RoundTime(report["forward_seconds"], report["backward_seconds"], report["step_seconds"]["median"])
 
 

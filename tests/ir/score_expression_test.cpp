@@ -61,7 +61,7 @@ TEST(ScoreExpressions, OfTheFamily) {
             "bias for all heads, scaled later, causal: to 0 multiply(add(score, c[-1 -1; 0 1]), 0.75) | "
             "multiply(gradient, 0.75) | multiply(gradient, 0.75)\n"
             "additive padding mask: add(score, m[0 -1; -1 1]) | gradient\n"
-            "boolean padding mask: where(m[0 -1; -1 1], score, -1e+09) | where(m[0 -1; -1 1], gradient, 0)\n"
+            "boolean padding mask: where(m[0 -1; -1 1], score, -65504) | where(m[0 -1; -1 1], gradient, 0)\n"
             "boolean mask that hides: where(m[-1 -1; 0 1], -inf, score) | where(m[-1 -1; 0 1], 0, gradient)\n"
             "soft-cap, as in Gemma: to 0 multiply(2, tanh(score)) | tanh_dx(tanh(score), multiply(gradient, 2))\n"
             "ALiBi: to 0 add(score, multiply(c[-1 0; -1 -1], subtract(key, query))) | gradient\n"

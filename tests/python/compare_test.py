@@ -435,7 +435,7 @@ class MillracePeerTest(unittest.TestCase):
 
     def test_commands(self) -> None:
         log = self.folder / "log"
-        printed = '{"schema_version": 1, "forward_seconds": 1, "backward_seconds": 2, "step_seconds": {"median": 3.5}}'
+        printed = '{"schema_version": 2, "forward_seconds": 1, "backward_seconds": 2, "step_seconds": {"median": 3.5}}'
         peer = self.peer(f"echo \"$@\" >> {log}\ncase $1 in bench) echo '{printed}';; run) cp \"$4\" \"$6\";; esac")
         peer.prepare()
         self.assertEqual(peer.round(), RoundTime(1, 2, 3.5))
@@ -457,7 +457,7 @@ class MillracePeerTest(unittest.TestCase):
     def test_failures_quote_the_output(self) -> None:
         with self.assertRaisesRegex(millrace_peer.MillraceFailed, "optimize .* exit 3: no such device"):
             self.peer("echo no such device >&2; exit 3").prepare()
-        for printed in ("", "{}", '{"schema_version": 2}', "[]"):
+        for printed in ("", "{}", '{"schema_version": 1}', "[]"):
             with self.subTest(printed), self.assertRaisesRegex(millrace_peer.MillraceFailed, "invalid report"):
                 self.peer(f"echo '{printed}'").round()
 

@@ -179,8 +179,8 @@ class EndToEndTest(GpuTest):
             self.assertRegex(text, "at 75 % of its highest clock; with idle gaps between steps they take .* at 75 %")
         self.assertNotIn("clock", self.optimize("small.py", "--budget", "0s"))
         text = self.succeed("bench", "small.plan", "--seconds", "0.1", **lowered)
-        for words in (r"step +[0-9.]+ ms .* at 75 % of the highest clock", r"idle-gapped +[0-9.]+ ms .* at 75 %",
-                      "predicted .* ms; candidates are measured at the highest clock"):
+        for words in (r"step +[0-9.]+ [mµ]s .* at 75 % of the highest clock", r"idle-gapped +[0-9.]+ [mµ]s .* at 75 %",
+                      "predicted .* [mµ]s; candidates are measured at the highest clock"):
             self.assertRegex(text, words)
         self.assertNotIn("clock", self.succeed("bench", "small.plan", "--seconds", "0.1"))
         told = json.loads(self.succeed("bench", "small.plan", "--seconds", "0.1", "--json", **lowered))

@@ -179,7 +179,7 @@ class WholeTest(unittest.TestCase):
         operators = [{"seconds": 1e-5}, {"seconds": 2e-5}]
         self.script("millrace", f"""case $1 in
             report) echo '{json.dumps({"tables": {"launches": [{"flop": 1e6}, {"flop": 1e3}]}})}';;
-            bench) echo '{json.dumps({"operators": operators})}';;
+            bench) echo '{json.dumps({"launches": operators})}';;
             *) exit 9;;
             esac""")
         (self.folder / "sample.csv").write_text(SAMPLE)

@@ -173,13 +173,22 @@ class AttentionConfigs : public ConfigGroups {
     return static_cast<int>(std::find_if(all.begin(), all.end(), wanted) - all.begin());
   }
 
+  // Whether the columns have one stride, if they have two indices.
+  static bool has_adjacent_columns(const Attention::Axes& axes, const Layout& layout) {
+    if (axes.outer_column < 0) return true;
+    const auto outer = std::find(layout.order.begin(), layout.order.end(), axes.outer_column);
+    return outer != layout.order.end() && outer + 1 != layout.order.end() && *(outer + 1) == axes.column;
+  }
+
   // The order of an operand in a layout; empty if kernels do not support it.
   Order order_in(Operand operand, const Layout& layout) const {
     const Attention::Axes& axes = attention_.axes[operand];
     const int row = axes.row();
     const int batches = static_cast<int>(axes.batch.size());
     Order order;
+    if (!has_adjacent_columns(axes, layout)) return {};
     for (const int axis : layout.order) {
+      if (axis == axes.outer_column) continue;
       const auto batch = std::find(axes.batch.begin(), axes.batch.end(), axis);
       const int index = axis == row           ? batches
                         : axis == axes.column ? batches + 1

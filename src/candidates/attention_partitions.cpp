@@ -28,7 +28,7 @@ Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
   for (const DimId dim : pattern.batch) made.batch.push_back(graph.extent(dim));
   made.queries = graph.extent(pattern.query);
   made.keys = graph.extent(pattern.key);
-  made.inner = graph.extent(pattern.inner);
+  made.inner = graph.extent(pattern.inner) * (pattern.outer_inner.valid() ? graph.extent(pattern.outer_inner) : 1);
   made.values = graph.extent(pattern.value);
   made.scales = pattern.scales;
   made.causal = pattern.window.is_causal();

@@ -149,13 +149,20 @@ class Matcher {
         case kKeyRole: into.axes.key = at; break;
         case kInnerRole:
         case kValueRole: into.axes.column = at; break;
+        case kOuterInnerRole: into.axes.outer_column = at; break;
         default: into.axes.batch[static_cast<size_t>(axes[axis])] = at;
       }
     }
     roles_[tensor] = axes;
-    return true;
+    return into.axes.outer_column < 0 || into.axes.outer_column + 1 == into.axes.column;
   }
 
+  // `others` and the inner indices.
+  Roles with_inner(Roles others) const {
+    others.push_back(kInnerRole);
+    if (made_.outer_inner.valid()) others.push_back(kOuterInnerRole);
+    return others;
+  }
   // `others` and the batch indices.
   Roles with_batch(Roles others) const {
     for (size_t k = 0; k < made_.batch.size(); ++k) others.push_back(static_cast<Role>(k));
@@ -235,6 +242,23 @@ class Matcher {
     made_.batch.push_back(dim);
   }
 
+  // The indices that the scores are contracted over, in the order of the keys' axes.
+  const char* match_inner(const Access& keys, Roles& indices) {
+    const Operator& scores = op(scores_);
+    std::vector<size_t> inner;
+    for (const Position& position : keys.axes) {
+      const int index = position.index();
+      if (index != kFixed && scores.reduced[as_index(index)]) inner.push_back(as_index(index));
+    }
+    if (inner.empty() || inner.size() > 2) return "its scores are contracted over no index, or over more than two";
+    indices[inner.back()] = kInnerRole;
+    made_.inner = scores.space[inner.back()];
+    if (inner.size() == 1) return nullptr;
+    indices[inner.front()] = kOuterInnerRole;
+    made_.outer_inner = scores.space[inner.front()];
+    return nullptr;
+  }
+
   const char* match_scores() {
     const Operator& scores = op(scores_);
     const std::optional<int> axis = key_axis();
@@ -258,9 +282,7 @@ class Matcher {
       const bool in_q = runs_along(scores.inputs[1 - k], index);
       Role& role = indices[index];
       if (scores.reduced[index]) {
-        if (made_.inner.valid()) return "its scores are contracted over more than one index";
-        role = kInnerRole;
-        made_.inner = dim;
+        continue;
       } else if (in_k && in_q) {
         add_batch(role, dim);
       } else if (in_k) {
@@ -274,14 +296,15 @@ class Matcher {
         groups_.push_back(role);
       }
     }
-    if (!made_.key.valid() || !made_.inner.valid()) return "an index of its scores is missing";
+    if (const char* const reason = match_inner(scores.inputs[k], indices)) return reason;
+    if (!made_.key.valid()) return "an index of its scores is missing";
     const std::optional<Roles> of_k = roles_along(scores.inputs[k], indices);
     const std::optional<Roles> of_q = roles_along(scores.inputs[1 - k], indices);
     const std::optional<Roles> of_scores = roles_along(scores.outputs[0], indices);
     if (!of_k || !of_q || !of_scores ||
-        !note(made_.k, operands[k], *of_k, with_batch_of_keys({kKeyRole, kInnerRole})) ||
-        !note(made_.q, operands[1 - k], *of_q, with_batch({kQueryRole, kInnerRole})))
-      return "its queries and keys do not run along their indices once each";
+        !note(made_.k, operands[k], *of_k, with_batch_of_keys(with_inner({kKeyRole}))) ||
+        !note(made_.q, operands[1 - k], *of_q, with_batch(with_inner({kQueryRole}))))
+      return "its queries and keys do not run along their indices once each, with their columns side by side";
     for (size_t input = 2; input < scores.inputs.size(); ++input) made_.scales.push_back(scores.inputs[input].tensor);
     inside_.insert(result_of(scores_));
     roles_[result_of(scores_)] = *of_scores;
@@ -509,8 +532,8 @@ class Matcher {
       if (!d_q.valid() || !d_k.valid()) continue;
       if (!same_scales(op(d_q), op(scores_)) || !same_scales(op(d_k), op(scores_))) return kOtherGradients;
       d_scores_ = gradient;
-      const bool taken = take_gradient(d_q, made_.d_q, with_batch({kQueryRole, kInnerRole})) &&
-                         take_gradient(d_k, made_.d_k, with_batch_of_keys({kKeyRole, kInnerRole}));
+      const bool taken = take_gradient(d_q, made_.d_q, with_batch(with_inner({kQueryRole}))) &&
+                         take_gradient(d_k, made_.d_k, with_batch_of_keys(with_inner({kKeyRole})));
       return taken ? nullptr : kOtherGradients;
     }
     return "not all of its gradients are needed";

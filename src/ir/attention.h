@@ -30,6 +30,7 @@ struct AttentionPattern {
   AttentionTensor mask;    // of the dropout; invalid if there is no dropout
   std::vector<DimId> batch;
   DimId query, key, inner, value;
+  DimId outer_inner;  // if valid: the first of two inner indices
 };
 
 // A softmax between two contractions that is not an attention, and why.

@@ -8,13 +8,14 @@
 
 namespace millrace {
 
-// A batch index (by its number), or one of the other four.
+// A batch index (by its number), or one of the others.
 using Role = int;
 inline constexpr Role kQueryRole = -1;
 inline constexpr Role kKeyRole = -2;
 inline constexpr Role kInnerRole = -3;
 inline constexpr Role kValueRole = -4;
 inline constexpr Role kNoRole = -5;
+inline constexpr Role kOuterInnerRole = -6;  // the first of two inner indices, as of halves that a rotary embedding has
 
 using Roles = std::vector<Role>;  // one per axis of a tensor, or one per index of a space
 

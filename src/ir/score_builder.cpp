@@ -107,7 +107,7 @@ ScoreBuilder::Made ScoreBuilder::add_position(OperatorId producer, Role role) {
 }
 
 ScoreBuilder::Made ScoreBuilder::add_term(TensorId tensor, const Roles& axes) {
-  AttentionTensor term{tensor, {std::vector<int>(batch_indices_, -1), -1, -1, -1}};
+  AttentionTensor term{tensor, {std::vector<int>(batch_indices_, -1)}};
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     const int at = static_cast<int>(axis);
     switch (axes[axis]) {
@@ -115,6 +115,7 @@ ScoreBuilder::Made ScoreBuilder::add_term(TensorId tensor, const Roles& axes) {
       case kQueryRole: term.axes.query = at; break;
       case kKeyRole: term.axes.key = at; break;
       case kInnerRole:
+      case kOuterInnerRole:
       case kValueRole: return std::nullopt;
       default: term.axes.batch[static_cast<size_t>(axes[axis])] = at;
     }

@@ -18,6 +18,9 @@ struct AttentionAxes {
   int query = -1;
   int key = -1;
   int column = -1;  // the inner index for q, k and their gradients; the value index for v, o and theirs
+  // If there are two inner indices: the axis of the first. The axis of the second, `column`, is the next one, so that
+  // both together are the operand's columns.
+  int outer_column = -1;
 
   // The axis of the operand's rows, which are queries or keys.
   int row() const { return query >= 0 ? query : key; }

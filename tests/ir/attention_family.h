@@ -47,6 +47,9 @@ inline std::vector<NamedAttention> attention_family() {
   };
   made.back().program.keys = 5;
   made.back().program.type = "bfloat16";
+  made.push_back({"two inner indices, as of a rotary embedding", {}});
+  made.back().program.q = "bhjrp";
+  made.back().program.k = "bhkrp";
   return made;
 }
 

@@ -153,6 +153,15 @@ TEST(Attentions, InModels) {
   }
 }
 
+// Its halves are two indices of the columns.
+TEST(Attentions, WithARotaryEmbedding) {
+  for (const char* const size : {"tiny", "odd", "base", "large"}) {
+    const TrainingGraph training = training_of_model("llama_block", {size});
+    const FoundAttentions found = found_in(save_predicates(training, true).training);
+    EXPECT_EQ(found.attentions.size(), 1U) << size << attentions_in(training);
+  }
+}
+
 // The operators that recompute.h added belong to it: the softmax, and the mask before it.
 TEST(Attentions, IncludeRecomputedOperators) {
   const TrainingGraph training = save_predicates(training_of_model("gpt2_block_unpacked", {"tiny"}), true).training;
@@ -181,10 +190,15 @@ TEST(Attentions, ARejectedOneHasAReason) {
     p.v = "bhgkw";
     p.scores = "bhgjk";
   });
-  expect("its scores are contracted over more than one index", [](Program& p) {
-    p.q = "bhjpr";
-    p.k = "bhkpr";
+  expect("its scores are contracted over no index, or over more than two", [](Program& p) {
+    p.q = "bhjprx";
+    p.k = "bhkprx";
   });
+  expect("its queries and keys do not run along their indices once each, with their columns side by side",
+         [](Program& p) {
+           p.q = "bhjpr";
+           p.k = "bhkrp";
+         });
   expect("its output is contracted over more than the keys", [](Program& p) { p.weights = "softmax(s, axis=2)"; });
   expect("its causal mask does not compare queries with keys", [](Program& p) {
     p.scores = "bhkj";

@@ -69,7 +69,8 @@ TEST(ScoreExpressions, OfTheFamily) {
             "window with a soft-cap and a bias: from -1 add(tanh(score), c[-1 0; 1 2]) | tanh_dx(tanh(score), "
             "gradient) | gradient\n"
             "packed sequences: to 0 where(equal(g[0 -1; 1 -1], g[0 -1; -1 1]), score, -30000) | where(equal(g[0 -1; 1 "
-            "-1], g[0 -1; -1 1]), gradient, 0)\n");
+            "-1], g[0 -1; -1 1]), gradient, 0)\n"
+            "two inner indices, as of a rotary embedding: plain\n");
 }
 
 TEST(ScoreExpressions, WindowsAreTakenFromPositions) {

@@ -167,21 +167,20 @@ TEST_F(EmulatedExecutor, AttentionsByCudnnAgreeWithTheReference) {
     text.replace(text.find(from), std::string(from).size(), to);
   constexpr const char* kOurs = "stages 2";
   constexpr const char* kCudnns = "; cudnn";
-  for (const auto& [forward, backward] :
-       {std::pair(kCudnns, kCudnns), std::pair(kCudnns, kOurs), std::pair(kOurs, kCudnns)}) {
+  for (const auto& passes : {std::pair(kCudnns, kCudnns), std::pair(kCudnns, kOurs), std::pair(kOurs, kCudnns)}) {
     PlanChoice choice;
     choice.gpu = gpu_.get();
-    choice.candidates = {{"attention (", forward}, {"attention_dx (", backward}};
+    choice.candidates = {{"attention (", passes.first}, {"attention_dx (", passes.second}};
     const auto is_fused = [&] {
       const std::vector<PlanLaunch> launches = make_plan(text, choice).plan.launches;
       return std::any_of(launches.begin(), launches.end(), [&](const PlanLaunch& launch) {
-        return launch.partition.starts_with("attention (") && launch.candidate.ends_with(forward);
+        return launch.partition.starts_with("attention (") && launch.candidate.ends_with(passes.first);
       });
     };
     for (choice.seed = 0; !is_fused() && *choice.seed < 50; ++*choice.seed) {
     }
     ASSERT_LT(*choice.seed, 50U);
-    expect_no_worse_than_rounded(plan_of(text, choice), concat(forward, backward));
+    expect_no_worse_than_rounded(plan_of(text, choice), concat(passes.first, passes.second));
   }
 }
 

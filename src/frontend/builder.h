@@ -51,8 +51,8 @@ class Builder {
   // after an error.
   std::optional<View> materialized(const View& view, const std::vector<bool>& axes, SourceLocation location);
 
-  // y[…] = kind(inputs[…]) with broadcasting. Numbers among the inputs become constants.
-  Value map(OperatorKind kind, const std::vector<Value>& inputs, SourceLocation location, double value = 0);
+  // y[…] = kind(given[…]) with broadcasting. Numbers among them become constants.
+  Value map(OperatorKind kind, const std::vector<Value>& given, SourceLocation location, double value = 0);
 
   // The value with elements of another type: a copy, or the value itself if it has that type.
   Value cast(const Value& value, DType dtype, SourceLocation location);

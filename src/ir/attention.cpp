@@ -281,9 +281,8 @@ class Matcher {
       const bool in_k = runs_along(scores.inputs[k], index);
       const bool in_q = runs_along(scores.inputs[1 - k], index);
       Role& role = indices[index];
-      if (scores.reduced[index]) {
-        continue;
-      } else if (in_k && in_q) {
+      if (scores.reduced[index]) continue;
+      if (in_k && in_q) {
         add_batch(role, dim);
       } else if (in_k) {
         if (made_.key.valid()) return "its keys have more than one index";

@@ -98,7 +98,8 @@ std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& ru
   for (const TracedLaunch& traced : run) {
     events.push_back(launch_event(plan, traced));
     for (int thread = 1; thread < lanes_of(plan, plan.launches[traced.launch]); ++thread) {
-      events.push_back(Json(events.back()));
+      const Json same = events.back();
+      events.push_back(same);
       events.back()["tid"] = kLaunches + thread;
     }
     events.push_back(counter(traced.begin, live[traced.launch].all()));

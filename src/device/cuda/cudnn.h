@@ -18,97 +18,106 @@ namespace millrace {
 // Values of cuDNN's enumerations, by its names.
 namespace cudnn {
 
-enum DescriptorType : int {
-  kPointwise = 0,
-  kEngine = 2,
-  kEngineConfig = 3,
-  kEngineHeuristics = 4,
-  kExecutionPlan = 5,
-  kOperationPointwise = 13,
-  kOperationGraph = 15,
-  kVariantPack = 16,
-  kTensor = 17,
-  kMatmul = 18,
-  kOperationMatmul = 19,
-  kReduction = 21,
-  kOperationReduction = 22,
-  kOperationReshape = 31,
-};
+using DescriptorType = int;
+inline constexpr DescriptorType kPointwise = 0;
+inline constexpr DescriptorType kEngine = 2;
+inline constexpr DescriptorType kEngineConfig = 3;
+inline constexpr DescriptorType kEngineHeuristics = 4;
+inline constexpr DescriptorType kExecutionPlan = 5;
+inline constexpr DescriptorType kOperationPointwise = 13;
+inline constexpr DescriptorType kOperationGraph = 15;
+inline constexpr DescriptorType kVariantPack = 16;
+inline constexpr DescriptorType kTensor = 17;
+inline constexpr DescriptorType kMatmul = 18;
+inline constexpr DescriptorType kOperationMatmul = 19;
+inline constexpr DescriptorType kReduction = 21;
+inline constexpr DescriptorType kOperationReduction = 22;
+inline constexpr DescriptorType kOperationReshape = 31;
 
-enum Attribute : int {
-  kPointwiseMode = 0,
-  kPointwiseMathPrecision = 1,
-  kPointwiseAxis = 9,
-  kHeuristicsMode = 200,
-  kHeuristicsGraph = 201,
-  kHeuristicsResults = 202,
-  kConfigEngine = 300,
-  kPlanHandle = 400,
-  kPlanEngineConfig = 401,
-  kPlanWorkspaceSize = 402,
-  kOperationPointwiseDescriptor = 750,
-  kOperationPointwiseX = 751,
-  kOperationPointwiseB = 752,
-  kOperationPointwiseY = 753,
-  kOperationPointwiseT = 758,
-  kGraphHandle = 800,
-  kGraphOperations = 801,
-  kTensorAlignment = 900,
-  kTensorDataType = 901,
-  kTensorDimensions = 902,
-  kTensorStrides = 903,
-  kTensorId = 906,
-  kTensorIsVirtual = 907,
-  kTensorIsByValue = 908,
-  kPackIds = 1000,
-  kPackPointers = 1001,
-  kPackWorkspace = 1003,
-  kEngineNumericalNote = 1303,
-  kMatmulComputeType = 1500,
-  kOperationMatmulA = 1520,
-  kOperationMatmulB = 1521,
-  kOperationMatmulC = 1522,
-  kOperationMatmulDescriptor = 1523,
-  kReductionOperator = 1600,
-  kReductionComputeType = 1601,
-  kOperationReductionX = 1610,
-  kOperationReductionY = 1611,
-  kOperationReductionDescriptor = 1612,
-  kOperationReshapeX = 2200,
-  kOperationReshapeY = 2201,
-};
+using Attribute = int;
+inline constexpr Attribute kPointwiseMode = 0;
+inline constexpr Attribute kPointwiseMathPrecision = 1;
+inline constexpr Attribute kPointwiseAxis = 9;
+inline constexpr Attribute kHeuristicsMode = 200;
+inline constexpr Attribute kHeuristicsGraph = 201;
+inline constexpr Attribute kHeuristicsResults = 202;
+inline constexpr Attribute kConfigEngine = 300;
+inline constexpr Attribute kPlanHandle = 400;
+inline constexpr Attribute kPlanEngineConfig = 401;
+inline constexpr Attribute kPlanWorkspaceSize = 402;
+inline constexpr Attribute kOperationPointwiseDescriptor = 750;
+inline constexpr Attribute kOperationPointwiseX = 751;
+inline constexpr Attribute kOperationPointwiseB = 752;
+inline constexpr Attribute kOperationPointwiseY = 753;
+inline constexpr Attribute kOperationPointwiseT = 758;
+inline constexpr Attribute kGraphHandle = 800;
+inline constexpr Attribute kGraphOperations = 801;
+inline constexpr Attribute kTensorAlignment = 900;
+inline constexpr Attribute kTensorDataType = 901;
+inline constexpr Attribute kTensorDimensions = 902;
+inline constexpr Attribute kTensorStrides = 903;
+inline constexpr Attribute kTensorId = 906;
+inline constexpr Attribute kTensorIsVirtual = 907;
+inline constexpr Attribute kTensorIsByValue = 908;
+inline constexpr Attribute kPackIds = 1000;
+inline constexpr Attribute kPackPointers = 1001;
+inline constexpr Attribute kPackWorkspace = 1003;
+inline constexpr Attribute kEngineNumericalNote = 1303;
+inline constexpr Attribute kMatmulComputeType = 1500;
+inline constexpr Attribute kOperationMatmulA = 1520;
+inline constexpr Attribute kOperationMatmulB = 1521;
+inline constexpr Attribute kOperationMatmulC = 1522;
+inline constexpr Attribute kOperationMatmulDescriptor = 1523;
+inline constexpr Attribute kReductionOperator = 1600;
+inline constexpr Attribute kReductionComputeType = 1601;
+inline constexpr Attribute kOperationReductionX = 1610;
+inline constexpr Attribute kOperationReductionY = 1611;
+inline constexpr Attribute kOperationReductionDescriptor = 1612;
+inline constexpr Attribute kOperationReshapeX = 2200;
+inline constexpr Attribute kOperationReshapeY = 2201;
 
-enum AttributeType : int {
-  kTypeHandle = 0,
-  kTypeDataType = 1,
-  kTypeBoolean = 2,
-  kTypeInt64 = 3,
-  kTypeVoidPointer = 6,
-  kTypeHeuristicsMode = 8,
-  kTypeNumericalNote = 11,
-  kTypePointwiseMode = 14,
-  kTypeDescriptor = 15,
-  kTypeReductionOperator = 18,
-};
+using AttributeType = int;
+inline constexpr AttributeType kTypeHandle = 0;
+inline constexpr AttributeType kTypeDataType = 1;
+inline constexpr AttributeType kTypeBoolean = 2;
+inline constexpr AttributeType kTypeInt64 = 3;
+inline constexpr AttributeType kTypeVoidPointer = 6;
+inline constexpr AttributeType kTypeHeuristicsMode = 8;
+inline constexpr AttributeType kTypeNumericalNote = 11;
+inline constexpr AttributeType kTypePointwiseMode = 14;
+inline constexpr AttributeType kTypeDescriptor = 15;
+inline constexpr AttributeType kTypeReductionOperator = 18;
 
-enum DataType : int { kFloat = 0, kHalf = 2, kInt32 = 4, kBfloat16 = 9, kBoolean = 11 };
+using DataType = int;
+inline constexpr DataType kFloat = 0;
+inline constexpr DataType kHalf = 2;
+inline constexpr DataType kInt32 = 4;
+inline constexpr DataType kBfloat16 = 9;
+inline constexpr DataType kBoolean = 11;
 
-enum PointwiseMode : int {
-  kAdd = 0,
-  kMultiply = 1,
-  kDivide = 6,
-  kSubtract = 9,
-  kExponential = 13,
-  kLogarithm = 15,
-  kGreaterOrEqual = 303,
-  kGenerateIndex = 501,
-  kSelect = 601,
-};
+using PointwiseMode = int;
+inline constexpr PointwiseMode kAdd = 0;
+inline constexpr PointwiseMode kMultiply = 1;
+inline constexpr PointwiseMode kDivide = 6;
+inline constexpr PointwiseMode kSubtract = 9;
+inline constexpr PointwiseMode kExponential = 13;
+inline constexpr PointwiseMode kLogarithm = 15;
+inline constexpr PointwiseMode kGreaterOrEqual = 303;
+inline constexpr PointwiseMode kGenerateIndex = 501;
+inline constexpr PointwiseMode kSelect = 601;
 
-enum ReductionOperator : int { kSum = 0, kMaximum = 3 };
-enum HeuristicsMode : int { kHeuristicsA = 3 };
-enum NumericalNote : int { kNondeterministic = 4, kNumericalNotes = 32 };
-enum Status : int { kSuccess = 0, kNotSupported = 3000, kInternalError = 4000 };
+using ReductionOperator = int;
+inline constexpr ReductionOperator kSum = 0;
+inline constexpr ReductionOperator kMaximum = 3;
+using HeuristicsMode = int;
+inline constexpr HeuristicsMode kHeuristicsA = 3;
+using NumericalNote = int;
+inline constexpr NumericalNote kNondeterministic = 4;
+inline constexpr NumericalNote kNumericalNotes = 32;
+using Status = int;
+inline constexpr Status kSuccess = 0;
+inline constexpr Status kNotSupported = 3000;
+inline constexpr Status kInternalError = 4000;
 
 }  // namespace cudnn
 

@@ -12,7 +12,7 @@ namespace millrace {
 
 class CudnnPlans {
  public:
-  CudnnPlans(std::shared_ptr<CudaContext> context, const GpuInfo& gpu) : context_(std::move(context)), gpu_(gpu) {}
+  CudnnPlans(std::shared_ptr<CudaContext> context, GpuInfo gpu) : context_(std::move(context)), gpu_(std::move(gpu)) {}
 
   // Opens the library on first use. Fails if it is missing, or does not compute the attention.
   Result<std::shared_ptr<const CudnnAttention>> find(const AttentionCall& call);

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from peers import agreement, environment, program, report  # noqa: E402  (the path above comes first)
+from peers import environment, program, report  # noqa: E402  (the path above comes first)
 from peers.environment import ROOT, Unavailable, say  # noqa: E402
 
 PROGRAMS = {"bert": ROOT / "models/bert_encoder.py", "gpt2": ROOT / "models/gpt2_block.py",
@@ -121,7 +121,7 @@ class Comparison:
     """One case: a model with its sizes, dtype and dropout."""
 
     def __init__(self, options: argparse.Namespace, folder: Path):
-        from peers import torch_peer  # imports torch
+        from peers import agreement, torch_peer  # they import numpy and torch
 
         self.options, self.folder, self.torch_peer = options, folder, torch_peer
         self.text = PROGRAMS[options.model].read_text()
@@ -172,6 +172,8 @@ class Comparison:
 
     def check_agreement(self) -> list[dict]:
         """Compares every contestant, with dropout 0, to the plain layer in float64."""
+        from peers import agreement
+
         say("comparing results and gradients with dropout 0")
         expected = self.torch_peer_of("plain", compiled=False, dtype="float64", dropout=0.0).results()
         rows = []

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the host time of one call of millrace.torch.TransformerEncoderLayer: µs until the call returns.
+"""Measures the host time of one call of a layer: µs until the call returns.
 
     bench/host_cost.py --device cuda                    # BERT-large, batch 8, 512 tokens, float16
     bench/host_cost.py --device cpu                     # a tiny layer; the time includes the plan's kernels
+    bench/host_cost.py --layer compiled                 # torch.nn's layer by torch.compile(backend="millrace")
 
 On a GPU it measures twice: with an idle GPU (idle), and while a long kernel keeps the GPU busy, as in training (busy).
 The last lines are the GPU's time per step over many consecutive steps; if the busy column is well below them, the GPU
@@ -44,8 +45,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"),
                         help="default: float32; float16 on a GPU")
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--layer", choices=("millrace", "torch"), default="millrace",
-                        help="torch: nn's layer, to compare")
+    parser.add_argument("--layer", choices=("millrace", "torch", "compiled", "imported"), default="millrace",
+                        help="millrace.torch.TransformerEncoderLayer; nn's layer, to compare; nn's layer with "
+                             "torch.compile's backend, or as accelerate imports layers (default: millrace)")
     parser.add_argument("--gaps", action="store_true", help="on a GPU: show only the gaps between kernels")
     parser.add_argument("--calls", type=int, default=300,
                         help="number of calls; each line shows the median (default: 300)")
@@ -75,12 +77,17 @@ class Bench:
         import torch
 
         import millrace.torch
+        from millrace.torch import imported_layer
 
         self.torch, self.options, self.cuda = torch, options, options.device == "cuda"
         batch, length, embedding, heads, width = SIZES[options.size]
         kind_of_tensor = dict(dtype=getattr(torch, options.dtype), device=options.device)
         kind = (millrace.torch if options.layer == "millrace" else torch.nn).TransformerEncoderLayer
         self.layer = kind(embedding, heads, width, dropout=options.dropout, batch_first=True, **kind_of_tensor)
+        if options.layer == "compiled":
+            self.layer = torch.compile(self.layer, backend="millrace", options={"choose": "plan"})
+        elif options.layer == "imported":
+            self.layer.__class__ = imported_layer.imported_class(kind)
         self.x = torch.randn(batch, length, embedding, requires_grad=True, **kind_of_tensor)
         self.gradient = torch.randn(batch, length, embedding, **kind_of_tensor)
         self.inputs = [self.x, *self.layer.parameters()]

@@ -18,6 +18,7 @@ OptionHelp option_help(const CLI::Option& option) {
   if (option.get_items_expected_max() > 0) made.value = option.get_type_name();
   made.text = option.get_description();
   made.required = option.get_required();
+  made.several = option.get_items_expected_max() > 1;
   return made;
 }
 
@@ -78,7 +79,8 @@ std::string names_and_value(const OptionHelp& option) {
 std::string usage_line(const CommandHelp& command) {
   std::string text = command.name + " [OPTIONS]";
   for (const OptionHelp& argument : command.arguments)
-    text += millrace::concat(" ", argument.required ? "" : "[", argument.names.front(), argument.required ? "" : "]");
+    text += millrace::concat(" ", argument.required ? "" : "[", argument.names.front(), argument.several ? " ..." : "",
+                             argument.required ? "" : "]");
   return text + (command.commands.empty() ? "" : " COMMAND ...");
 }
 

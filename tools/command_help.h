@@ -14,6 +14,7 @@ struct OptionHelp {
   std::string value;               // "FILE.json"; "cpu|cuda" if it is one of several words; empty for a flag
   std::string text;
   bool required = false;
+  bool several = false;  // a positional argument that takes any number of words
 };
 
 struct CommandHelp {

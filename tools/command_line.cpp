@@ -1,5 +1,8 @@
 #include "tools/command_line.h"
 
+#include <memory>
+#include <set>
+
 #include "tools/command_help.h"
 #include "tools/validators.h"
 
@@ -14,10 +17,11 @@ CommandLine::CommandLine() : app("Millrace analyzes the data movement of transfo
   app.require_subcommand(0, 1);  // the words after a command are its own, also if they are names of commands
   app.set_help_flag("-h,--help", "print this help");
   app.set_version_flag("-V,--version", millrace::version(), "print the version");
+  add_loudness(app);
   app.footer(
       "Start with:\n"
       "  millrace analyze models/bert_encoder.py\n"
-      "  millrace optimize models/bert_encoder.py --size tiny\n"
+      "  millrace optimize models/bert_encoder.py --size tiny\n\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 missing device or feature,\n"
       "4 no valid candidate, 130 interrupted.");
   add_program_commands(*this);
@@ -28,9 +32,14 @@ CommandLine::CommandLine() : app("Millrace analyzes the data movement of transfo
 
 CLI::App& CommandLine::add(CLI::App& parent, const char* name, const char* help) {
   CLI::App& command = *parent.add_subcommand(name, help);
-  command.add_flag("-q,--quiet", quiet, "print nothing but the result and errors");
-  command.add_flag("-v,--verbose", verbose, "print each phase as it begins, also if this is no terminal");
+  command.footer("");  // not that of its parent
+  add_loudness(command);
   return command;
+}
+
+void CommandLine::add_loudness(CLI::App& command) {
+  command.add_flag("-q,--quiet", quiet, "print nothing but the result and errors");
+  command.add_flag("-v,--verbose", verbose, "print each phase as it begins, even without a terminal");
 }
 
 void CommandLine::set_action(CLI::App& command, const char* what, Action chosen) {
@@ -48,9 +57,19 @@ void CommandLine::set_measuring_action(CLI::App& command, Action chosen) {
   });
 }
 
+std::function<void(const millrace::Diagnostic&)> CommandLine::warn() const {
+  // A command may read a program several times.
+  return [print = notice, told = std::make_shared<std::set<std::string>>()](const millrace::Diagnostic& warning) {
+    std::string text = millrace::warning_text(warning);
+    if (text.ends_with('\n')) text.pop_back();
+    if (told->insert(text).second) print(text);
+  };
+}
+
 void CommandLine::listen(ExploreOptions& options) const {
   options.progress = progress;
   options.notice = notice;
+  options.program.warn = warn();
 }
 
 void add_program(CLI::App& command, ProgramSource& program, const std::string& help) {

@@ -16,12 +16,16 @@ struct CommandLine {
 
   // A command of `parent`, with the options that every command has.
   CLI::App& add(CLI::App& parent, const char* name, const char* help);
+  // -q and -v.
+  void add_loudness(CLI::App& command);
   // What the command does, and the status line until it says more.
   void set_action(CLI::App& command, const char* what, Action chosen);
   // The same for a command that stores measurements as it goes.
   void set_measuring_action(CLI::App& command, Action chosen);
   // Before an action: where progress and notices go.
   void listen(millrace::ExploreOptions& options) const;
+  // Where warnings about a program go: to the notices.
+  std::function<void(const millrace::Diagnostic&)> warn() const;
 
   CLI::App app;
 

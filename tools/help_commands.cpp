@@ -1,6 +1,7 @@
 // help, version and completion.
 #include <memory>
 
+#include "base/text.h"
 #include "tools/command_help.h"
 #include "tools/command_line.h"
 #include "tools/completion.h"
@@ -9,6 +10,8 @@
 
 namespace {
 
+using millrace::concat;
+using millrace::Format;
 using millrace::Result;
 
 Result<std::string> help_of(CLI::App& app, const std::vector<std::string>& names) {
@@ -42,10 +45,16 @@ void add_help(CommandLine& line) {
 
 void add_version(CommandLine& line) {
   CLI::App& command = line.add(line.app, "version", "print the version");
+  const auto format = std::make_shared<Format>(Format::text);
+  add_json(command, *format);
   command.footer(
       "Examples:\n"
-      "  millrace version");
-  line.set_action(command, "", []() -> Result<std::string> { return millrace::version() + "\n"; });
+      "  millrace version\n"
+      "  millrace version --json");
+  line.set_action(command, "", [format]() -> Result<std::string> {
+    if (*format == Format::text) return millrace::version() + "\n";
+    return concat("{\n  \"schema_version\": 1,\n  \"version\": \"", millrace::version(), "\"\n}\n");
+  });
 }
 
 void add_completion(CommandLine& line) {

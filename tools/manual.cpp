@@ -42,6 +42,7 @@ constexpr const char* kFiles =
     ".TP\n.B MILLRACE_DATA_DIR\nthe folder of measurements.db (default: $XDG_DATA_HOME/millrace)\n"
     ".TP\n.B MILLRACE_CACHE_DIR\nthe folder of compiled kernels (default: $XDG_CACHE_HOME/millrace)\n"
     ".TP\n.B MILLRACE_ONEDNN\nthe file of oneDNN to load\n"
+    ".TP\n.B MILLRACE_MKL\nthe file of MKL to load\n"
     ".TP\n.B OMP_NUM_THREADS\nthe number of threads\n"
     ".TP\n.B CXX\nthe C++ compiler of generated kernels\n"
     ".TP\n.B NO_COLOR\nprint no colours\n";

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/large_stack.h"
 #include "tools/command_line.h"
 #include "tools/status_line.h"
 #include "tools/usage_error.h"
@@ -128,16 +129,20 @@ int run(int argc, char** argv) {
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  // A write beyond `ulimit -f` fails with an error, which says so, in place of a signal.
-  std::signal(SIGXFSZ, SIG_IGN);
-  spin_briefly(argv);
+int run_safely(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kFailed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A write beyond `ulimit -f` fails with an error, which says so, in place of a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  spin_briefly(argv);
+  return millrace::on_large_stack([&] { return run_safely(argc, argv); });
 }

@@ -48,15 +48,14 @@ void add_report(CommandLine& line) {
   command.get_option("PROGRAM")->required(false);
   add_method(command, options->method);
   command.add_option("--compare", options->compare, "compare two plans")->expected(2)->type_name("A B");
-  command
-      .add_option("--out", options->out, "file for the report (default: report.html, of a plan in the plan's folder)")
+  command.add_option("--out", options->out, "file for the report (default: report.html, for a plan in its folder)")
       ->type_name("FILE.html");
   command.add_flag("--open", options->open, "open the report in the browser");
   command.add_option("--csv", options->csv, "folder for every table as CSV")->type_name("DIR");
   command.add_option("--svg", options->svg, "folder for every picture as SVG")->type_name("DIR");
   add_json(command, options->explore.format, "print all tables as JSON; errors are JSON, too");
   command.footer(
-      "Measures nothing: run millrace optimize or explore first.\n"
+      "Measures nothing: run millrace optimize or explore first.\n\n"
       "Examples:\n"
       "  millrace report bert_encoder.plan --open\n"
       "  millrace report models/bert_encoder.py --size tiny --csv tables --svg pictures\n"
@@ -75,8 +74,8 @@ void add_doctor(CommandLine& line) {
   add_json(command, options->format);
   command.footer(
       "Examples:\n"
-      "  millrace doctor --json\n"
-      "  millrace doctor");
+      "  millrace doctor\n"
+      "  millrace doctor --json");
   line.set_action(command, "looking", [options] { return millrace::examine_machine(*options); });
 }
 

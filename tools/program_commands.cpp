@@ -53,6 +53,7 @@ void add_analyze(CommandLine& line) {
       "  millrace analyze models/mha.py --dot | dot -Tsvg > mha.svg");
   line.set_action(command, "analyzing", [&line, options] {
     if (line.verbose) options->timings = &line.times;
+    options->program.warn = line.warn();
     return millrace::analyze_program(*options);
   });
 }
@@ -70,6 +71,7 @@ void add_fuse(CommandLine& line) {
       "  millrace fuse models/llama_block.py --size tiny --explain");
   line.set_action(command, "fusing", [&line, options] {
     if (line.verbose) options->timings = &line.times;
+    options->program.warn = line.warn();
     return millrace::fuse_program(*options);
   });
 }
@@ -101,6 +103,7 @@ void add_run(CommandLine& line) {
       "  millrace run plan/plan.json --in t.safetensors --out r.safetensors");
   line.set_action(command, "running", [&line, options] {
     options->notice = line.notice;
+    options->program.warn = line.warn();
     return millrace::run_program(*options);
   });
 }
@@ -124,7 +127,7 @@ void add_explore(CommandLine& line) {
   command.add_option("--out", options->out, "file for the measurements")->type_name("FILE.json");
   add_json(command, options->format, "print the measurements as JSON, with --explain the counts; errors are JSON, too");
   command.footer(
-      "Every outcome is stored: an interrupted run continues where it stopped.\n"
+      "Every outcome is stored: an interrupted run continues where it stopped.\n\n"
       "Examples:\n"
       "  millrace explore models/bert_encoder.py --size tiny --budget 20s\n"
       "  millrace explore models/bert_encoder.py --size tiny --budget 20s --shard 3/16 --db shard3.db\n"
@@ -147,7 +150,7 @@ void add_optimize(CommandLine& line) {
              "file of example inputs, as for run: the plan is timed and checked with them (default: random)");
   add_json(command, options->explore.format);
   command.footer(
-      "Measurements are stored: an interrupted run continues where it stopped.\n"
+      "Measurements are stored: an interrupted run continues where it stopped.\n\n"
       "Examples:\n"
       "  millrace optimize models/bert_encoder.py --size tiny\n"
       "  millrace optimize models/bert_encoder.py --size base --dtype float32 --budget 5m --out bert.plan");
@@ -169,7 +172,7 @@ void add_select(CommandLine& line) {
       ->type_name("N");
   add_json(command, options->explore.format);
   command.footer(
-      "PROGRAM may be a JSON file of measurements, as written by explore --out.\n"
+      "PROGRAM may be a JSON file of measurements, as written by explore --out.\n\n"
       "Examples:\n"
       "  millrace select models/bert_encoder.py --size tiny\n"
       "  millrace select measurements.json --method sssp");

@@ -1,6 +1,7 @@
 // What Millrace stores between runs: db, the measurements; cache, the compiled kernels.
 #include <memory>
 
+#include "base/text.h"
 #include "tools/command_line.h"
 
 namespace {
@@ -18,7 +19,7 @@ CLI::App& add_action(CommandLine& line, CLI::App& db, const char* name, const ch
                      Result<std::string> (*function)(const DatabaseOptions&)) {
   CLI::App& command = line.add(db, name, help);
   command.add_option("--db", options->path, "the database (default: measurements.db in the user's data folder)")
-      ->type_name("PATH");
+      ->type_name("FILE");
   line.set_action(command, "reading the rows", [&line, options, function] {
     options->notice = line.notice;
     return function(*options);
@@ -52,7 +53,7 @@ void add_prune(CommandLine& line, CLI::App& db, const Options& options) {
   command.add_flag("--dry-run", options->dry_run, "count the rows, but delete nothing");
   add_json(command, options->format);
   command.footer(
-      "Deletes the rows that all given conditions select. Without a condition it deletes nothing.\n"
+      "Deletes the rows that all given conditions select. Without a condition it deletes nothing.\n\n"
       "Examples:\n"
       "  millrace db prune --before 2026-01-01 --dry-run\n"
       "  millrace db prune --other-than H200\n"
@@ -63,21 +64,37 @@ void add_db(CommandLine& line) {
   CLI::App& db = *line.app.add_subcommand("db", "list, show, prune, merge, export or import measurements");
   db.require_subcommand(0, 1);
   const auto options = std::make_shared<DatabaseOptions>();
-  add_json(add_action(line, db, "list", "list devices and programs, with their numbers of rows", options,
-                      millrace::list_database),
-           options->format);
+  CLI::App& list = add_action(line, db, "list", "list devices and programs, with their numbers of rows", options,
+                              millrace::list_database);
+  add_json(list, options->format);
+  list.footer(
+      "Examples:\n"
+      "  millrace db list\n"
+      "  millrace db list --db shard3.db --json");
   add_show(line, db);
   add_prune(line, db, options);
   CLI::App& merge =
       add_action(line, db, "merge", "add other databases' rows; later rows win", options, millrace::merge_database);
   merge.add_option("OTHER", options->others, "other databases of measurements")->required();
   add_json(merge, options->format);
+  merge.footer(
+      "Examples:\n"
+      "  millrace db merge shard1.db shard2.db shard3.db\n"
+      "  millrace db merge shard1.db --db all.db");
   CLI::App& write = add_action(line, db, "export", "write all rows as JSON lines, also from a damaged file", options,
                                millrace::export_database);
   write.add_option("FILE", options->file, "output file (default: standard output)");
+  write.footer(
+      "Examples:\n"
+      "  millrace db export rows.jsonl\n"
+      "  millrace db export | gzip > rows.jsonl.gz");
   CLI::App& read = add_action(line, db, "import", "add exported rows, all or none", options, millrace::import_database);
   read.add_option("FILE", options->file, "JSON lines, as export writes them")->required();
   add_json(read, options->format);
+  read.footer(
+      "Examples:\n"
+      "  millrace db import rows.jsonl\n"
+      "  millrace db import rows.jsonl --db new.db");
   db.footer(
       "Examples:\n"
       "  millrace db list\n"
@@ -95,6 +112,7 @@ void add_cache(CommandLine& line) {
   const auto add = [&](const char* name, const char* help, Result<std::string> (*function)(const CacheOptions&)) {
     CLI::App& command = line.add(cache, name, help);
     add_json(command, options->format);
+    command.footer(millrace::concat("Examples:\n  millrace cache ", name));
     line.set_action(command, "looking", [options, function] { return function(*options); });
   };
   add("show", "where the cache is, and how large", millrace::show_cache);

@@ -87,6 +87,9 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& given = innermost(app);
   if (const std::vector<std::string> words = given.remaining(); !words.empty()) return unexpected(words, given);
   const CommandHelp command = describe(given);
+  if (const std::vector<std::string> words = app.remaining(true); !words.empty())
+    return wrong(concat("'", words.front(), "' before the command"),
+                 concat("write options after it: ", command.name, " ", words.front()));
   const std::string see = concat("see ", help_of(command));
   const bool incomplete = error.get_name() == "RequiredError";
   return wrong(message_of(error, command), incomplete ? concat("write ", usage_line(command), "; ", see) : see);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 DEFAULT_DROPOUT = 0.1  # the default p of dropout(x, p=0.1); docs/language.md
 
@@ -64,7 +66,7 @@ def transposed(tensors: dict[str, np.ndarray], source: str, target: str, like: d
         argument = like.get(argument, argument)
         if argument not in before:
             return tensor
-        return np.ascontiguousarray(tensor.transpose([before[argument].index(axis) for axis in after[argument]]))
+        return tensor.transpose([before[argument].index(axis) for axis in after[argument]]).copy()
 
     return {name: moved(name, tensor) for name, tensor in tensors.items()}
 

@@ -17,11 +17,11 @@ import torch
 from peers import bert_tensors, hugging_face, mha_tensors, torch_bert, torch_mha
 from peers.environment import ROOT
 from peers.rows import CALLED_SECONDS, FEWEST_CALLS, count_for
+from peers.torch_peer import DTYPES
 
 sys.path.insert(0, str(ROOT / "tests/python"))
 import safetensors_io  # noqa: E402  (found through the line above)
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 TENSORS = {"bert": bert_tensors, "mha": mha_tensors}
 LAYERS = {
     "bert": {"plain": torch_bert.PlainLayer, "library": torch_bert.LibraryLayer, "sdpa": torch_bert.SdpaLayer,

@@ -15,7 +15,7 @@ from peers import torch_bert, torch_gpt2, torch_llama
 from peers.report import RoundTime
 
 MODELS = {"bert": torch_bert, "gpt2": torch_gpt2, "llama": torch_llama}
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 WARM_UP_STEPS = 3
 ROUND_SECONDS, ROUND_STEPS = 0.3, 3  # minimum duration and number of steps of a round
 

@@ -5,5 +5,5 @@ set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p build/selection
 g++ -std=c++20 -O2 -Isrc -Iinclude -Itests -o build/selection/selection bench/selection/selection.cpp src/select/*.cpp \
-  src/base/result.cpp src/base/text.cpp
+  src/base/quote.cpp src/base/result.cpp src/base/text.cpp
 exec build/selection/selection "$@"

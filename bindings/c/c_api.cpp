@@ -113,6 +113,10 @@ millrace::ExploreOptions explore_options(const Json& request, const Listeners& l
   }
   if (listeners.notice != nullptr)
     options.notice = [listeners](const std::string& line) { listeners.notice(line.c_str(), listeners.data); };
+  if (listeners.notice != nullptr)
+    options.program.warn = [notice = options.notice](const millrace::Diagnostic& warning) {
+      notice(millrace::warning_text(warning));
+    };
   return options;
 }
 

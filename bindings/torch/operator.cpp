@@ -4,7 +4,6 @@
 //
 // A tensor may hold several consecutive arguments of the program, contiguous in memory, as in_proj_weight holds the
 // weights of query, key and value; `pieces` gives their number. So neither they nor their gradients are copied.
-#include <dlfcn.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -16,18 +15,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "allocation.h"
 #include "millrace/c_api.h"
 
 namespace {
-
-using torch::headeronly::DeviceType;
-using torch::headeronly::ScalarType;
-using torch::stable::Device;
-using torch::stable::Tensor;
 
 constexpr size_t kPage = 4096;
 constexpr uintptr_t kGpuAlignment = 16;  // of the tensors of a plan for a GPU
@@ -59,12 +55,6 @@ std::optional<ScalarType> type_named(const std::string& name) {
   return std::nullopt;
 }
 
-std::string shown(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t k = 0; k < shape.size(); ++k) text += (k == 0 ? "" : ", ") + std::to_string(shape[k]);
-  return text + "]";
-}
-
 int64_t elements_of(const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (const int64_t size : shape)
@@ -73,18 +63,12 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// A function of PyTorch's CUDA library if that is loaded; else null. Only CUDA builds have the library, so the operator
-// does not link to it, and whether its symbols are found without its name depends on the linker.
-void* cuda_function(const char* name) {
-  void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : dlsym(library, name);
-}
-
 // The caller's stream.
 void* current_stream(const Device& device) {
   if (device.type() != DeviceType::CUDA) return nullptr;
   using Function = AOTITorchError (*)(int32_t, void**);
-  static const auto function = reinterpret_cast<Function>(cuda_function("aoti_torch_get_current_cuda_stream"));
+  static const auto function =
+      reinterpret_cast<Function>(function_of("libtorch_cuda.so", "aoti_torch_get_current_cuda_stream"));
   void* stream = nullptr;
   STD_TORCH_CHECK(function != nullptr && function(device.index(), &stream) == 0,
                   "millrace: this PyTorch cannot report its current stream; use a CUDA build, 2.10 or later");
@@ -93,21 +77,12 @@ void* current_stream(const Device& device) {
   return stream != nullptr ? stream : kLegacyStream;
 }
 
-// torch::stable::empty would look up aten::empty by name for each gradient of each backward.
-Tensor empty_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t elements = 1;
-  for (size_t k = shape.size(); k-- > 0;) {
-    strides[k] = elements;
-    elements *= std::max<int64_t>(shape[k], 1);
-  }
-  AtenTensorHandle made = nullptr;
-  const AOTITorchError failed = aoti_torch_empty_strided(
-      static_cast<int64_t>(shape.size()), shape.data(), strides.data(), static_cast<int32_t>(dtype),
-      static_cast<int32_t>(device.type()), static_cast<int32_t>(device.index()), &made);
-  STD_TORCH_CHECK(failed == AOTI_TORCH_SUCCESS, "millrace: PyTorch cannot allocate a tensor of shape ", shown(shape),
-                  ", probably out of memory; use a smaller batch");
-  return Tensor(made);
+// Whether the caller records the stream as a CUDA graph.
+bool is_recorded(void* stream) {
+  using Function = int (*)(void*, int*);
+  static const auto function = reinterpret_cast<Function>(function_of("libcuda.so.1", "cuStreamIsCapturing"));
+  int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  return stream != nullptr && function != nullptr && function(stream, &status) == 0 && status != 0;
 }
 
 // Which entries of the plan's arguments each tensor of a call holds.
@@ -185,11 +160,11 @@ class LoadedPlan {
 
   // On the CPU, calls share one workspace and run one at a time. On a GPU each call allocates one from PyTorch, whose
   // allocator reuses it for the next call on the same stream.
-  void run(millrace_call call, bool forward, const Device& device) {
+  void run(millrace_call call, bool forward, const Device& device, void* stream) {
     std::optional<Tensor> workspace;
     if (!on_cpu_) workspace = empty_on(device, {workspace_bytes_}, ScalarType::Byte);
     call.workspace = on_cpu_ ? workspace_.get() : workspace->data_ptr();
-    call.stream = current_stream(device);
+    call.stream = stream;
     const std::lock_guard<std::mutex> turn(turn_);
     const int code = forward ? millrace_plan_forward(plan_, &call) : millrace_plan_backward(plan_, &call);
     STD_TORCH_CHECK(code == MILLRACE_DONE, "millrace: ", millrace_error(), " (the plan is ", path_, ")");
@@ -241,7 +216,8 @@ class LoadedPlan {
 };
 
 // The plans that were called last, one per device. Each holds memory and an open file, so a program of many shapes
-// releases those that it called longest ago; they are loaded again when they are called.
+// releases those that it called longest ago; they are loaded again when they are called. A CUDA graph that the caller
+// records uses a plan's kernels at any later time, so such a plan is never released.
 class PlanCache {
  public:
   std::shared_ptr<LoadedPlan> find(const std::string& path, const Device& device) {
@@ -259,16 +235,28 @@ class PlanCache {
     return plan;
   }
 
+  void keep(const std::shared_ptr<LoadedPlan>& plan) {
+    const std::lock_guard<std::mutex> lock(turn_);
+    recorded_.insert(plan);
+  }
+
  private:
   using Key = std::pair<std::string, int32_t>;
   static constexpr size_t kMostPlans = 64;
   std::vector<std::pair<Key, std::shared_ptr<LoadedPlan>>> plans_;  // the last called first
+  std::set<std::shared_ptr<LoadedPlan>> recorded_;
   std::mutex turn_;
 };
 
-std::shared_ptr<LoadedPlan> plan_at(const std::string& path, const Device& device) {
+PlanCache& loaded_plans() {
   static PlanCache cache;
-  return cache.find(path, device);
+  return cache;
+}
+
+void run(const std::shared_ptr<LoadedPlan>& plan, const millrace_call& call, bool forward, const Device& device) {
+  void* const stream = current_stream(device);
+  if (is_recorded(stream)) loaded_plans().keep(plan);
+  plan->run(call, forward, device, stream);
 }
 
 void check_memory(const LoadedPlan& plan, const Device& device, const Tensor& tensor, ScalarType dtype,
@@ -336,7 +324,7 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
                                                 std::optional<Tensor> random) {
   STD_TORCH_CHECK(!tensors.empty(), "millrace: a call without tensors");
   const Device device = tensors.front().device();
-  const std::shared_ptr<LoadedPlan> found = plan_at(path, device);
+  const std::shared_ptr<LoadedPlan> found = loaded_plans().find(path, device);
   LoadedPlan& plan = *found;
   STD_TORCH_CHECK(tensors.size() == pieces.size(), "millrace: ", tensors.size(), " tensors, but ", pieces.size(),
                   " piece counts");
@@ -350,13 +338,13 @@ std::tuple<std::vector<Tensor>, Tensor> forward(std::string path, std::vector<Te
     results.push_back(empty_on(device, wanted.shape, wanted.dtype));
     pointers.results.push_back(results.back().data_ptr());
   }
-  Tensor saved = empty_on(device, {plan.saved_bytes}, ScalarType::Byte);
+  Tensor saved = short_lived_on(device, {plan.saved_bytes}, ScalarType::Byte, plan.saved_bytes);
   millrace_call call{};
   call.arguments = pointers.arguments.data();
   call.results = pointers.results.data();
   call.saved = saved.data_ptr();
   take_random(plan, device, random, call);
-  plan.run(call, true, device);
+  run(found, call, true, device);
   return {std::move(results), std::move(saved)};
 }
 
@@ -394,7 +382,9 @@ std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device,
     const Wanted& first = plan.argument_gradients[piece.entries.front()];
     if (!first.exists) continue;
     check_elements(plan.arguments[piece.entries.front()], elements_of(shape), piece.elements);
-    gradients.push_back(empty_on(device, shape, first.dtype));
+    int64_t bytes = 0;
+    for (const size_t entry : piece.entries) bytes += plan.argument_gradients[entry].bytes;
+    gradients.push_back(short_lived_on(device, shape, first.dtype, bytes));
     char* at = static_cast<char*>(gradients.back().data_ptr());
     for (const size_t entry : piece.entries) {
       STD_TORCH_CHECK(plan.argument_gradients[entry].exists,
@@ -410,7 +400,7 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
                              Tensor saved, std::vector<int64_t> pieces, std::vector<int64_t> ranks,
                              std::vector<int64_t> sizes, std::vector<double> numbers, std::optional<Tensor> random) {
   const Device device = saved.device();
-  const std::shared_ptr<LoadedPlan> found = plan_at(path, device);
+  const std::shared_ptr<LoadedPlan> found = loaded_plans().find(path, device);
   LoadedPlan& plan = *found;
   const ArgumentMap& map = plan.argument_map(pieces);
   Pointers pointers;
@@ -450,7 +440,7 @@ std::vector<Tensor> backward(std::string path, std::vector<Tensor> gradients, st
   call.argument_gradients = pointers.argument_gradients.data();
   call.saved = saved.data_ptr();
   take_random(plan, device, random, call);
-  plan.run(call, false, device);
+  run(found, call, false, device);
   return made;
 }
 

@@ -18,9 +18,10 @@ inline constexpr const char* kSpinCount = "100";
 // A program file and how to read it.
 struct ProgramSource {
   std::string path;
-  std::string entry;               // the function to compile; empty: the last one
-  std::vector<std::string> sizes;  // "tiny" (a set of SIZES) or "J=128"; later ones win
-  std::string dtype;               // the storage type of every tensor; empty: as annotated
+  std::string entry;                                 // the function to compile; empty: the last one
+  std::vector<std::string> sizes;                    // "tiny" (a set of SIZES) or "J=128"; later ones win
+  std::string dtype;                                 // the storage type of every tensor; empty: as annotated
+  std::function<void(const Diagnostic&)> warn = {};  // called with what its author should know
 };
 
 enum class Format {
@@ -93,7 +94,7 @@ struct DatabaseOptions {
   std::vector<std::string> others;  // databases to merge into it
   Format format = Format::text;
   int width = 100;
-  std::function<void(const std::string&)> notice;  // a message besides the result
+  std::function<void(const std::string&)> notice;  // a message in addition to the result
   // Of prune_database: rows that all given conditions select.
   std::string before;      // "2026-01-31": taken before this day
   std::string other_than;  // of devices whose text does not contain this
@@ -198,6 +199,9 @@ struct DoctorOptions {
 
 // What Millrace finds on this machine, and how to install what is missing. Creates nothing.
 Result<std::string> examine_machine(const DoctorOptions& options);
+
+// A warning, printed as errors are: `file:line:column: warning: …`
+std::string warning_text(const Diagnostic& warning);
 
 // An error as a JSON object, with the exit code of the program that fails with it.
 std::string error_json(const Error& error, int exit_code);

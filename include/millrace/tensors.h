@@ -28,7 +28,7 @@ class PlanTensors {
   // For Plan's passes; valid as long as this.
   Tensors view() const;
 
-  // The elements in the program's order of axes, whatever the tensor's layout and type. An argument or result, or
+  // The elements in the program's order of axes, for any layout and type of the tensor. An argument or result, or
   // d_NAME for its gradient.
   Result<Done> set(std::string_view name, std::span<const double> values);
   Result<std::vector<double>> get(std::string_view name) const;

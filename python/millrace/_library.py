@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -77,9 +78,18 @@ def library_path() -> Path:
         "cmake --build build/release --target millrace_shared, or set MILLRACE_LIBRARY to its path", 3)
 
 
+def find_mkl() -> None:
+    """Lets the library find MKL if pip installed it for this Python."""
+    for name in ("libmkl_rt.so.3", "libmkl_rt.so.2"):
+        path = Path(sys.prefix, "lib", name)
+        if path.exists():
+            os.environ.setdefault("MILLRACE_MKL", str(path))
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     path = library_path()
+    find_mkl()
     try:
         found = ctypes.CDLL(str(path))
     except OSError as error:

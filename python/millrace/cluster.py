@@ -149,7 +149,7 @@ def explore(program, database, *, workers: Workers | None = None, sizes: Sizes =
             entry: str | None = None, device: str = "cpu", budget: str = "60s", layouts: Iterable[str] = (),
             threads: int | None = None, progress: Callable[[Progress], None] = show, every: float = 0.5) -> dict:
     """Explores with all workers and adds their outcomes to the file `database`. Returns what was added, as
-    `millrace db import --json` does. `progress` is called every so many seconds."""
+    `millrace db import --json` does. `progress` is called every `every` seconds."""
     begin = time.monotonic()
     workers = Processes() if workers is None else workers
     workers.start(Job(os.fspath(program), Path(program).read_text(),

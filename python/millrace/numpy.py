@@ -148,7 +148,7 @@ def batchnorm(
     axis: int = 1,
     eps: float = 1e-5,
 ) -> np.ndarray:
-    """Zero mean and unit variance over all axes but the channels' axis; weight and bias along it.
+    """Zero mean and unit variance over all axes except that of the channels; weight and bias along the channels.
 
     The statistics are those of this batch, as in training.
     """
@@ -167,7 +167,7 @@ def groupnorm(
 ) -> np.ndarray:
     """Zero mean and unit variance over groups of channels; weight and bias along the channels.
 
-    Axis 0 is the batch's: each of its elements has its own statistics.
+    Axis 0 is the batch: each of its elements has its own statistics.
     """
     (channel,) = _axes(x, axis)
     if channel == 0 or groups < 1 or x.shape[channel] % groups != 0:
@@ -245,7 +245,7 @@ def depthwise(
 
 
 def max_pool2d(x: np.ndarray, size: int, stride: int | None = None, padding: int = 0) -> np.ndarray:
-    """The largest of each size x size window of x[B, C, Y, X]; the stride is by default the size."""
+    """The largest of each size x size window of x[B, C, Y, X]; the stride defaults to the size."""
     windows = _windows(x, (size, size), stride or size, padding, -np.inf)
     return np.max(windows, axis=(-2, -1))
 

@@ -168,7 +168,7 @@ class Plan:
         return taken
 
     def _taken(self, value, info: TensorInfo) -> np.ndarray:
-        """The array itself if it has the plan's layout, else a copy that has."""
+        """The array itself if it has the plan's layout, otherwise a copy in that layout."""
         if info.scalar:
             return np.array(value, dtype=np.float64).reshape(())
         if not isinstance(value, np.ndarray):

@@ -14,12 +14,23 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from millrace import _library
 from millrace.commands import run_command, sizes_list
 
 EXPLORED, DEFAULT = "explored", "default"
+
+
+class Machine(NamedTuple):
+    """What a plan was made for."""
+
+    device: str  # "cpu" or "cuda"
+    threads: int
+    hardware: str  # the name of the GPU, or what is known of the CPU
+
+
+_found: dict[str, Machine] = {}  # the plans that this process found, by folder
 
 
 def cache_directory() -> Path:
@@ -54,7 +65,7 @@ def write_whole(file: Path, text: str) -> None:
 def plan_folder(text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
                 hardware: str, layouts: Sequence[str] = ()) -> Path:
     """The folder of this program's plans; it may not exist yet."""
-    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or _processor(),
+    key = [_version(), text, entry, sorted(sizes.items()), dtype, device, threads, hardware or processor(),
            list(layouts)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_directory() / "plans" / digest[:40]
@@ -69,13 +80,25 @@ def find_plan(text: str, sizes: Mapping[str, int], dtype: str, *, device: str = 
     if device == "cpu":
         threads = threads or _default_threads()
     folder = plan_folder(text, sizes, dtype, device, threads, entry, hardware, layouts)
+    found = _find(folder, text, sizes, dtype, device, threads, entry, budget, name, layouts)
+    _found[found] = Machine(device, threads, hardware or processor())
+    return found
+
+
+def found_plans() -> dict[str, Machine]:
+    """The plans that this process found so far, by folder."""
+    return dict(_found)
+
+
+def _find(folder: Path, text: str, sizes: Mapping[str, int], dtype: str, device: str, threads: int, entry: str,
+          budget: str | None, name: str, layouts: Sequence[str]) -> str:
     for kind in (EXPLORED, DEFAULT) if budget is None else (EXPLORED,):
         if (folder / kind / "plan.json").exists():
             return str(folder / kind)
     private_directory(folder.parent)
     private_directory(folder)
     kind = DEFAULT if budget is None else EXPLORED
-    with _locked(folder / "lock"):
+    with locked(folder / "lock"):
         if not (folder / kind / "plan.json").exists():
             _make(folder, kind, text, sizes, dtype, device, threads, entry, budget, name, layouts)
     return str(folder / kind)
@@ -102,7 +125,8 @@ def _make(folder: Path, kind: str, text: str, sizes: Mapping[str, int], dtype: s
 
 
 @contextlib.contextmanager
-def _locked(path: Path):
+def locked(path: Path):
+    """Other processes wait."""
     with open(path, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -115,7 +139,7 @@ def _version() -> str:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """The properties of the CPU that a plan's times and kernels depend on."""
     lines = []
     with contextlib.suppress(OSError):

@@ -163,7 +163,7 @@ std::optional<IndexTerm> center_of(const Graph& graph, const Operator& op, size_
   return best;
 }
 
-// Where a part is in the whole gradient of `like`. The zeros after the last element of a dilated part may be beyond it.
+// The position of a part in the whole gradient of `like`. A dilated part may end in zeros that lie outside of it.
 Region region_of(const Graph& graph, TensorId like, const Contribution& part) {
   Region region;
   for (size_t axis = 0; axis < part.first.size(); ++axis) {

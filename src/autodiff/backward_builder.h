@@ -22,7 +22,7 @@ class BackwardBuilder {
   Access constant(double value);
   // A dimension of this extent: an existing one of this name, or a new one.
   DimId dim(const std::string& name, int64_t extent);
-  // The dimension itself if it has this extent, else one that is named after it.
+  // The dimension itself if it has this extent; otherwise a dimension named after it.
   DimId dim_like(DimId old, int64_t extent);
   // The first dimension of extent one.
   DimId unit();

@@ -20,7 +20,7 @@ class Deadline {
   // Seconds left; 0 if it has passed, infinite if it never comes.
   double left() const { return std::max(0.0, at_ - now()); }
 
-  // When this share of the rest will have passed.
+  // The deadline of a share of the time left.
   Deadline share(double of_rest) const {
     return is_never() ? *this : Deadline(std::min(at_, now() + of_rest * left()));
   }

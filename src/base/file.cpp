@@ -97,7 +97,7 @@ Result<Destination> find_destination(const std::string& path) {
   return Destination{{}, target.string()};
 }
 
-// Nobody can guess it, so nobody can put a file or a link there first.
+// An unpredictable name, so that nobody can put a file or a link there first.
 Result<std::string> unpredictable_name(const std::string& path) {
   std::array<unsigned char, 16> random{};
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))

@@ -13,7 +13,7 @@ namespace millrace {
 // pipe in place of a file is refused.
 Result<std::string> read_file(const std::string& path, int64_t limit);
 
-// The same for a file that the user names, which may also be a pipe or a device: <(command), /dev/stdin.
+// The same for a file named by the user, which may also be a pipe or a device: <(command), /dev/stdin.
 Result<std::string> read_file_or_pipe(const std::string& path, int64_t limit);
 
 // Replaces the file at once, so that no reader sees a partial file, even after a crash: writes a temporary file with an

@@ -9,13 +9,14 @@
 
 namespace millrace {
 
-enum class GemmLibrary { openblas, blis, onednn, cublaslt };
+enum class GemmLibrary { openblas, blis, onednn, mkl, cublaslt };
 
 // The libraries' names in the text of a candidate.
-inline constexpr std::array<std::pair<GemmLibrary, std::string_view>, 4> kGemmLibraries = {
+inline constexpr std::array<std::pair<GemmLibrary, std::string_view>, 5> kGemmLibraries = {
     {{GemmLibrary::openblas, "openblas"},
      {GemmLibrary::blis, "blis"},
      {GemmLibrary::onednn, "onednn"},
+     {GemmLibrary::mkl, "mkl"},
      {GemmLibrary::cublaslt, "cublaslt"}}};
 
 constexpr std::string_view word_of(GemmLibrary library) {

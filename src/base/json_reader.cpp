@@ -34,7 +34,7 @@ bool too_deep(std::string_view text, int deepest) {
   return false;
 }
 
-// nlohmann keeps one of several fields of a name: which one would depend on the reader.
+// Of several fields with one name nlohmann keeps one, and other readers may keep another.
 class KeysOnce {
  public:
   using Event = JsonReader::Json::parse_event_t;

@@ -1,5 +1,6 @@
 #include "millrace/result.h"
 
+#include "base/printed_diagnostic.h"
 #include "base/quote.h"
 #include "base/text.h"
 
@@ -12,18 +13,22 @@ Error Error::make(ErrorKind kind, std::string message, std::string remedy) {
   return {kind, {std::move(diagnostic)}};
 }
 
+std::string printed(const Diagnostic& diagnostic, const char* severity) {
+  std::string text;
+  if (!diagnostic.file.empty()) text += printable_line(diagnostic.file) + ":";
+  if (diagnostic.line > 0) text += concat(diagnostic.line, ":", diagnostic.column, ":");
+  text += concat(text.empty() || text.back() != ':' ? "" : " ", severity, ": ", printable(diagnostic.message), "\n");
+  if (!diagnostic.excerpt.empty()) {
+    text += concat("    ", diagnostic.excerpt, "\n    ");
+    text += std::string(static_cast<size_t>(diagnostic.caret), ' ') + "^\n";
+  }
+  if (!diagnostic.remedy.empty()) text += concat("  ", printable(diagnostic.remedy), "\n");
+  return text;
+}
+
 std::string to_string(const Error& error) {
   std::string text;
-  for (const Diagnostic& diagnostic : error.diagnostics) {
-    if (!diagnostic.file.empty()) text += printable_line(diagnostic.file) + ":";
-    if (diagnostic.line > 0) text += concat(diagnostic.line, ":", diagnostic.column, ":");
-    text += concat(text.empty() || text.back() != ':' ? "" : " ", "error: ", printable(diagnostic.message), "\n");
-    if (!diagnostic.excerpt.empty()) {
-      text += concat("    ", diagnostic.excerpt, "\n    ");
-      text += std::string(static_cast<size_t>(diagnostic.caret), ' ') + "^\n";
-    }
-    if (!diagnostic.remedy.empty()) text += concat("  ", printable(diagnostic.remedy), "\n");
-  }
+  for (const Diagnostic& diagnostic : error.diagnostics) text += printed(diagnostic, "error");
   return text;
 }
 

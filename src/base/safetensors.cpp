@@ -299,7 +299,7 @@ Result<std::vector<Entry>> parse_header(std::string_view json) {
 
 // ---- The extent of the data ----
 
-// nullopt if the size does not fit into int64_t. A tensor with a dimension of 0 has size 0, whatever the others are.
+// nullopt if the size does not fit into int64_t. A tensor with a dimension of 0 has size 0 for any other dimensions.
 std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::optional<int64_t> count = 1;
@@ -367,7 +367,7 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
   const uint64_t header_size = load_little_endian(bytes.substr(0, kLengthBytes));
   if (header_size > kMaxHeaderBytes)
     return bad(concat("the file says that its header has ", header_size, " bytes"),
-               concat("at most ", kMaxHeaderBytes, " are read"));
+               concat("at most ", kMaxHeaderBytes, " are read; is it a safetensors file?"));
   const std::string_view rest = bytes.substr(kLengthBytes);
   if (header_size > rest.size())
     return bad(concat("the file says that its header has ", header_size, " bytes, but only ", rest.size(), " follow"),

@@ -15,8 +15,17 @@ struct GpuTarget {
   bool cudnn = false;              // whether cuDNN is installed, whose fused attention is a candidate
 };
 
+// What a library's product computes besides the product.
+struct GemmEpilogues {
+  bool of_results = false;  // adds biases, and applies ReLU, and GELU by tanh to halves
+  bool exact_gelu = false;  // and GELU by erf
+  bool gradients = false;   // writes a GELU's input, multiplies by its gradient, and sums gradients of biases
+  // They cost so little that fusion leaves it to them to add a bias and apply an activation.
+  bool replace_kernels = false;
+};
+
 struct Target {
-  bool gemm_epilogues = false;           // products add biases, apply activations and sum gradients of biases
+  GemmEpilogues gemm_epilogues;
   bool reads_while_multiplying = false;  // a product that accumulates reads its addend while it multiplies
   bool gemm_algorithms = false;          // a library lists its algorithms for each product
   bool fused_attention = false;
@@ -25,10 +34,18 @@ struct Target {
   std::optional<GpuTarget> gpu;  // kernels run in blocks of threads; none: in loops of CPU threads
 };
 
+// The capabilities of a CPU; those of epilogues if oneDNN is installed.
+inline Target cpu_target() {
+  Target target;
+  target.gemm_epilogues = {.of_results = true, .exact_gelu = true};
+  target.fused_attention = true;
+  return target;
+}
+
 // The capabilities that all GPUs have.
 inline Target gpu_target(const GpuTarget& gpu = {}) {
   Target target;
-  target.gemm_epilogues = true;
+  target.gemm_epilogues = {.of_results = true, .gradients = true, .replace_kernels = true};
   target.reads_while_multiplying = true;
   target.gemm_algorithms = true;
   target.fused_attention = true;

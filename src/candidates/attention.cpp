@@ -22,6 +22,18 @@ int64_t Attention::heads_per_group() const {
   return count;
 }
 
+int64_t Attention::columns(Operand operand) const {
+  const bool is_inner = operand == q || operand == k || operand == d_q || operand == d_k;
+  return operand == log_sums ? 1 : is_inner ? inner : values;
+}
+
+size_t position_of(const Partition& partition, Attention::Operand operand) {
+  const bool written = partition.attention.writes(operand);
+  const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
+  const auto at = std::find(list.begin(), list.end(), partition.attention.tensors[operand]) - list.begin();
+  return static_cast<size_t>(at) + (written ? partition.reads.size() : 0);
+}
+
 int64_t rows_of_block(const AttentionConfig& config) { return kTileRows * config.warps * config.row_tiles; }
 
 // A stage has two tiles. Their lines (rows, or columns if those are contiguous) are padded by 16 bytes, so that they

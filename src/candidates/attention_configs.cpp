@@ -1,4 +1,5 @@
-// The configs of an attention: the layouts of its operands, and how a block's warps share the work.
+// The configs of an attention: the layouts of its operands, and how a block's warps share the work. For those of a CPU:
+// cpu_attention_configs.h.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "candidates/configs.h"
+#include "candidates/cpu_attention_configs.h"
 
 namespace millrace {
 namespace {
@@ -45,10 +47,11 @@ class AttentionConfigs : public ConfigGroups {
     if (why_rejected()) return;
     seen_share_ = seen_share();
     set_fixed();
-    not_by_cudnn_ = why_not_by_cudnn(graph_, partition_);
+    if (options_.target.gpu) not_by_cudnn_ = why_not_by_cudnn(graph_, partition_);
     given_ = layouts_of_operands({Operand::q, Operand::k, Operand::v});
     results_ = layouts_of_operands({Operand::o, Operand::d_o});
     gradients_ = layouts_of_operands({Operand::d_q, Operand::d_k, Operand::d_v});
+    terms_ = layouts_of_terms();
   }
 
   size_t count() const override { return given_.size(); }
@@ -74,8 +77,10 @@ class AttentionConfigs : public ConfigGroups {
     for (const OperandLayouts& result : results_) {
       for (const OperandLayouts* gradient : worth_trying(gradients_, given_[group], result)) {
         for (const OperandLayouts* chosen : {&std::as_const(given_[group]), &result, gradient}) set(*chosen);
-        add_under_layouts(TermLayout::written);
-        if (has_other_term_layouts()) add_under_layouts(TermLayout::keys_innermost);
+        for (const OperandLayouts& terms : terms_) {
+          set(terms);
+          add_under_layouts();
+        }
       }
     }
   }
@@ -89,7 +94,8 @@ class AttentionConfigs : public ConfigGroups {
 
  private:
   std::optional<std::string> why_rejected() const {
-    if (!options_.target.gpu) return "attentions are fused on a GPU only";
+    if (!options_.target.fused_attention) return "the device has no fused attention";
+    if (!options_.target.gpu) return why_not_on_cpu(graph_, attention_);
     const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
     if (!is_half(dtype)) return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
     for (const TensorId tensor : attention_.tensors) {
@@ -107,34 +113,29 @@ class AttentionConfigs : public ConfigGroups {
     return std::nullopt;
   }
 
-  // Among the partition's tensors.
-  size_t position_of(Operand operand) const {
-    const auto begin = attention_.writes(operand) ? tensors_.begin() + std::ssize(partition_.reads) : tensors_.begin();
-    return static_cast<size_t>(std::find(begin, tensors_.end(), attention_.tensors[operand]) - tensors_.begin());
-  }
-
   // The statistics of rows have their written layout; the mask is set later.
   void set_fixed() {
     layouts_.assign(tensors_.size(), 0);
     const TensorId sums = attention_.tensors[Operand::log_sums];
-    layouts_[position_of(Operand::log_sums)] =
+    layouts_[position_of(partition_, Operand::log_sums)] =
         number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
     set_mask(MaskStorage::regenerated);
-    set_terms(TermLayout::written);
   }
 
   // Terms of the scores, and the gradient of one: in the layout of the program or the caller; or with neighbouring keys
   // next to each other, which kernels read fastest, where that is another one.
-  enum class TermLayout { written, keys_innermost };
-  void set_terms(TermLayout wanted) {
-    for (const AttentionTensor& term : attention_.score.terms) set_term(term, 0, wanted);
-    if (attention_.d_term.valid())
-      set_term({attention_.d_term, attention_.d_term_axes}, partition_.reads.size(), wanted);
-  }
-  void set_term(const AttentionTensor& term, size_t from, TermLayout wanted) {
-    const auto found = std::find(tensors_.begin() + static_cast<std::ptrdiff_t>(from), tensors_.end(), term.tensor);
-    layouts_[static_cast<size_t>(found - tensors_.begin())] =
-        wanted == TermLayout::written ? domains_[term.tensor.at()].written() : keys_innermost(term);
+  std::vector<OperandLayouts> layouts_of_terms() const {
+    OperandLayouts written;
+    OperandLayouts keys_last;
+    const auto add = [&](const AttentionTensor& term, size_t from) {
+      const auto found = std::find(tensors_.begin() + static_cast<std::ptrdiff_t>(from), tensors_.end(), term.tensor);
+      const auto position = static_cast<size_t>(found - tensors_.begin());
+      written.layouts.emplace_back(position, domains_[term.tensor.at()].written());
+      keys_last.layouts.emplace_back(position, keys_innermost(term));
+    };
+    for (const AttentionTensor& term : attention_.score.terms) add(term, 0);
+    if (attention_.d_term.valid()) add({attention_.d_term, attention_.d_term_axes}, partition_.reads.size());
+    return written.layouts == keys_last.layouts ? std::vector{written} : std::vector{written, keys_last};
   }
   int keys_innermost(const AttentionTensor& term) const {
     const TensorDomain& domain = domains_[term.tensor.at()];
@@ -158,12 +159,13 @@ class AttentionConfigs : public ConfigGroups {
         number_of(attention_.mask, [&](const Layout& layout) { return layout.storage == storage; });
   }
 
-  // Masks are generated in both passes; or forward stores bits, if a warp's 32 keys are a word of them. With a window
-  // it would generate many more bits than backward reads.
+  // Masks are generated in both passes; or forward stores bits, on a GPU if a warp's 32 keys are a word of them. With a
+  // window it would generate many more bits than backward reads.
   std::vector<MaskStorage> mask_storages() const {
     if (!attention_.mask.valid() || attention_.window) return {MaskStorage::regenerated};
     const std::vector<DimId>& dims = graph_.tensor(attention_.mask).dims;
-    const bool words = attention_.mask_axes.key + 1 == std::ssize(dims) && attention_.keys % kWord == 0;
+    const bool words =
+        attention_.mask_axes.key + 1 == std::ssize(dims) && (!options_.target.gpu || attention_.keys % kWord == 0);
     return words ? std::vector{MaskStorage::regenerated, MaskStorage::bits} : std::vector{MaskStorage::regenerated};
   }
 
@@ -199,7 +201,7 @@ class AttentionConfigs : public ConfigGroups {
     const bool by_rows = order.back() == batches + 1;
     const bool by_columns = order.back() == batches;
     const int64_t rows = axes.query >= 0 ? attention_.queries : attention_.keys;
-    if (!by_rows && (!by_columns || rows % kCopied != 0)) return {};
+    if (!by_rows && (!by_columns || (options_.target.gpu && rows % kCopied != 0))) return {};
     std::erase_if(order, [&](int index) { return index < batches && attention_.is_group(as_index(index)); });
     return order;
   }
@@ -221,7 +223,7 @@ class AttentionConfigs : public ConfigGroups {
   std::vector<OperandLayouts> layouts_of_operand(Operand operand) const {
     const TensorId tensor = attention_.tensors[operand];
     const TensorDomain& domain = domains_[tensor.at()];
-    const size_t position = position_of(operand);
+    const size_t position = position_of(partition_, operand);
     std::vector<OperandLayouts> found;
     for (size_t k = 0; k < domain.layouts.size(); ++k) {
       Order order = domain.allows(static_cast<int>(k)) ? order_in(operand, domain.layouts[k]) : Order();
@@ -268,23 +270,23 @@ class AttentionConfigs : public ConfigGroups {
     for (const auto& [position, layout] : chosen.layouts) layouts_[position] = layout;
   }
 
-  // --- How warps share the work ---
-
-  bool has_other_term_layouts() {
-    set_terms(TermLayout::written);
-    const std::vector<int> written = layouts_;
-    set_terms(TermLayout::keys_innermost);
-    return layouts_ != written;
-  }
-
-  void add_under_layouts(TermLayout terms) {
-    set_terms(terms);
+  void add_under_layouts() {
     for (const MaskStorage storage : mask_storages()) {
       set_mask(storage);
-      add_with_mask();
+      if (options_.target.gpu)
+        add_with_mask();
+      else
+        add_on_cpu();
     }
-    if (options_.target.gpu->cudnn) add_cudnn();
+    if (options_.target.gpu && options_.target.gpu->cudnn) add_cudnn();
   }
+
+  void add_on_cpu() {
+    for (const CpuAttentionConfig& config : cpu_attention_configs(attention_, options_.threads))
+      collector_->add({layouts_, config, millrace::estimate(graph_, attention_, config, seen_share_)});
+  }
+
+  // --- How warps share the work ---
 
   // After our own kernels with these layouts, with the estimate of the first: unless something is measured, those are
   // selected, because only the library itself says whether it computes this attention.
@@ -323,8 +325,7 @@ class AttentionConfigs : public ConfigGroups {
   // Kernels that mask some scores branch, and after a branch ptxas 13.0 loses registers of a row that a later product
   // needs. It also does in loops over fewer tiles than stages.
   bool masks_scores() const {
-    return attention_.causal || attention_.window || attention_.has_score_expression() ||
-           attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
+    return !attention_.is_plain() || attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
   }
 
   // The first is tried first, and is selected if nothing is measured: it does not use wgmma, which has to be checked.
@@ -392,10 +393,10 @@ class AttentionConfigs : public ConfigGroups {
                           static_cast<double>(rounded_up(attention_.keys, config.tile_columns)) * seen_share_;
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);
-    const double products = !attention_.backward   ? inner + values
-                            : config.single_kernel ? 3 * inner + 2 * values
-                                                   : (attention_.d_term.valid() ? 5 : 4) * inner +
-                                                         (attention_.d_term.valid() ? 4 : 3) * values;
+    const double products = !attention_.backward ? inner + values
+                            : config.single_kernel
+                                ? 3 * inner + 2 * values
+                                : 4 * inner + 3 * values + (attention_.d_term.valid() ? inner + values : 0);
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=
@@ -412,6 +413,7 @@ class AttentionConfigs : public ConfigGroups {
   std::vector<OperandLayouts> given_;      // of q, k and v
   std::vector<OperandLayouts> results_;    // of o and d_o
   std::vector<OperandLayouts> gradients_;  // of d_q, d_k and d_v
+  std::vector<OperandLayouts> terms_;      // of the terms of the scores, and of the gradient of one
   std::optional<std::string> not_by_cudnn_;
   Collector* collector_ = nullptr;  // of the group that is being added
   double seen_share_ = 1;

@@ -126,6 +126,9 @@ struct Attention {
   // The keys that a query attends to.
   KeyWindow keys_seen() const { return causal ? KeyWindow{-KeyWindow::kUnlimited, 0} : window.value_or(KeyWindow()); }
   bool has_score_expression() const { return !score.nodes.empty(); }
+  // Every query attends to every key, and the softmax takes the scores themselves.
+  bool is_plain() const { return !causal && !window && !has_score_expression(); }
+  int64_t columns(Operand operand) const;
 };
 
 enum class PartitionKind { kernel, contraction, attention };
@@ -184,12 +187,14 @@ struct GemmConfig {
   // Only of cuBLASLt.
   bool tensor_cores = true;
   GemmAlgorithm algorithm;
+  // The operand (0: a, 1: b) that is copied into a dense matrix first, because its windows overlap (is_window).
+  int unfolded = kNoIndex;
 
   bool operator==(const GemmConfig&) const = default;
 };
 
-// Fused attention on tensor cores: a block of warps owns rows of the scores (columns, in backward's second kernel) and
-// loops over the other index one tile at a time.
+// Fused attention on a GPU's tensor cores: a block of warps owns rows of the scores (columns, in backward's second
+// kernel) and loops over the other index one tile at a time.
 struct AttentionConfig {
   int warps = 4;          // warps of a block
   int row_tiles = 1;      // tiles of 16 rows that a warp owns
@@ -205,12 +210,21 @@ struct AttentionConfig {
   bool operator==(const AttentionConfig&) const = default;
 };
 
+// Fused attention on the CPU: a tile of scores stays in a core's cache.
+struct CpuAttentionConfig {
+  int tile_queries = 64;
+  int tile_keys = 64;
+  int threads = 1;  // that share the heads, and the queries (in backward: the keys) of a head
+
+  bool operator==(const CpuAttentionConfig&) const = default;
+};
+
 // Fused attention by cuDNN, with the engine that the library prefers.
 struct CudnnConfig {
   bool operator==(const CudnnConfig&) const = default;
 };
 
-using Config = std::variant<KernelConfig, GemmConfig, AttentionConfig, CudnnConfig>;
+using Config = std::variant<KernelConfig, GemmConfig, AttentionConfig, CpuAttentionConfig, CudnnConfig>;
 
 struct Candidate {
   std::vector<int> layouts;  // index into the domain of each tensor, the partition's reads and then its writes
@@ -253,7 +267,7 @@ struct Candidates {
   std::vector<PartitionCandidates> partitions;  // in an order in which every combination of alternatives can run
   std::vector<ChoicePoint> choice_points;       // a partition is in alternatives of at most one
   std::vector<std::vector<TensorId>> contiguous_groups;  // tensors adjacent in memory, in every layout
-  size_t callers_contiguous_groups = 0;                  // the first so many are the caller's
+  size_t callers_contiguous_groups = 0;                  // how many of the first ones are the caller's
   std::vector<Rejected> rejected;                        // alternatives that became no partition
 };
 
@@ -262,6 +276,23 @@ int64_t step_along(const Graph& graph, const Product& product, size_t operand, s
 
 // The offset, in elements, of the element where all indices are zero.
 int64_t origin_of(const Graph& graph, const Product& product, size_t operand, const Layout& layout);
+
+// Whether an axis of a (0) or b (1) runs along a contracted index and along a row or column of the result: then the
+// operand is no matrix, but can be unfolded into one (im2col). Not if the result has no index of the other operand
+// alone, as in a depthwise convolution: that is no product of matrices.
+bool is_window(const Product& product, size_t operand);
+
+// The indices of an unfolded operand's copy, outermost first: those of the loops in the order of c, then those of the
+// matrix, so that neighbours in the copy are near each other in the source. `steps`: the operand's stride along each
+// index of the product, in the source; `steps_of_c`: c's.
+std::vector<int> unfolded_indices(const Product& product, const GemmConfig& config, const std::vector<int64_t>& steps,
+                                  const std::vector<int64_t>& steps_of_c);
+
+// Per index of the product: the stride in the dense copy, or 0.
+std::vector<int64_t> unfolded_steps(const Product& product, const std::vector<int>& indices);
+
+// The position of an attention's operand among the partition's tensors.
+size_t position_of(const Partition& partition, Attention::Operand operand);
 
 // Shared memory of a block of an attention's kernels.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostSearched = 4096;  // alternatives examined if epilogues or attentions absorb operators
 
-// Partitions of which either all run or none.
+// Partitions that run all together, or not at all.
 struct Bundle {
   std::vector<int> partitions;
   std::vector<OperatorId> operators;

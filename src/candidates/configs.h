@@ -33,7 +33,7 @@ class Collector {
       : domains_(domains), into_(into), most_(kept.most), per_layout_(kept.per_layout) {}
 
   void add(Candidate candidate);
-  // Whether this is the first call with this candidate. One that represents several is looked up only once.
+  // Whether this is the first call with this candidate. A candidate that represents several is looked up only once.
   bool is_new(const Candidate& candidate);
   // Adds one that is known to be new.
   void add_new(Candidate candidate);
@@ -58,7 +58,7 @@ class Collector {
   double lookups_ = 0;
   size_t kept_ = 0;                                              // by the last call of shrink
   double worst_kept_ = std::numeric_limits<double>::infinity();  // worse ones are dropped
-  std::vector<std::map<int, double>> worst_of_;                  // by tensor and layout: likewise
+  std::vector<std::map<int, double>> worst_of_;                  // the same by tensor and layout
   std::unordered_set<std::string> seen_;
 };
 

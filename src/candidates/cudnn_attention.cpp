@@ -35,11 +35,7 @@ class CudnnAxesFinder {
 
  private:
   std::vector<int64_t> strides_of_operand(Operand operand) const {
-    const bool written = attention_.writes(operand);
-    const std::vector<TensorId>& list = written ? partition_.writes : partition_.reads;
-    const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
-    const size_t position = static_cast<size_t>(at) + (written ? partition_.reads.size() : 0);
-    return strides_of(graph_, attention_.tensors[operand], layouts_[position]);
+    return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(partition_, operand)]);
   }
 
   // Along an axis; 0 without the axis.
@@ -48,9 +44,7 @@ class CudnnAxesFinder {
   int64_t batch_stride(Operand operand, size_t index) const {
     return stride(operand, attention_.axes[operand].batch[index]);
   }
-  static bool has_group(Operand operand) {
-    return operand != Operand::k && operand != Operand::v && operand != Operand::d_k && operand != Operand::d_v;
-  }
+  bool has_group(Operand operand) const { return attention_.axes[operand].query >= 0; }
 
   // As q stores them, outermost first: no other order can be merged.
   void sort_by_stride(std::vector<size_t>& indices) const {
@@ -129,7 +123,7 @@ std::optional<CudnnAxes> cudnn_axes(const Graph& graph, const Partition& partiti
   return CudnnAxesFinder(graph, partition, layouts).run();
 }
 
-// Lists what is known to be the same, so that it rejects whatever else an attention may have.
+// Lists what is known to be the same, so that it rejects everything else that an attention may have.
 std::optional<std::string> why_not_by_cudnn(const Graph& graph, const Partition& partition) {
   const Attention& attention = partition.attention;
   for (const OperatorId id : attention.backward ? partition.repeats : partition.operators) {
@@ -142,8 +136,6 @@ std::optional<std::string> why_not_by_cudnn(const Graph& graph, const Partition&
       default: return concat("cuDNN: an attention with ", info_of(kind).name);
     }
   }
-  if (attention.window || attention.has_score_expression() || attention.d_term.valid())
-    return "cuDNN: an attention with a formula of its scores";
   const std::vector<TensorId> tensors = tensors_of(partition);
   std::set<TensorId> operands;
   for (const TensorId tensor : attention.tensors) {

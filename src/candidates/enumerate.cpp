@@ -49,12 +49,14 @@ std::string key_of(const Candidate& candidate) {
   } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
     put_all(std::array{attention->warps, attention->row_tiles, attention->tile_columns, attention->stages,
                        attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0});
+  } else if (const auto* cpu_attention = std::get_if<CpuAttentionConfig>(&candidate.config)) {
+    put_all(std::array{cpu_attention->tile_queries, cpu_attention->tile_keys, cpu_attention->threads});
   } else if (std::holds_alternative<CudnnConfig>(candidate.config)) {
     put(0);
   } else {
     const auto& gemm = std::get<GemmConfig>(candidate.config);
     put_all(std::array{static_cast<int>(gemm.library), gemm.threads_over_loops ? 1 : 0, gemm.threads,
-                       gemm.tensor_cores ? 1 : 0});
+                       gemm.tensor_cores ? 1 : 0, gemm.unfolded});
     for (const std::vector<int>* chain : {&gemm.m, &gemm.n, &gemm.k}) put_all(*chain);
   }
   return key;
@@ -128,11 +130,22 @@ std::unique_ptr<ConfigGroups> config_groups(const Graph& graph, const std::vecto
   return kernel_configs(graph, domains, options, KernelLayouts::all, partition);
 }
 
+namespace {
+
+// Whether a library can read a contraction's operands only if one of them is unfolded, or not at all.
+bool reads_no_operand_in_place(const std::vector<Candidate>& products) {
+  return std::all_of(products.begin(), products.end(), [](const Candidate& candidate) {
+    return std::get<GemmConfig>(candidate.config).unfolded != kNoIndex;
+  });
+}
+
+}  // namespace
+
 void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, const EnumerateOptions& options,
                   PartitionCandidates& partition) {
   list_configs(*config_groups(graph, domains, options, partition.partition), domains, options, partition);
   if (partition.partition.kind != PartitionKind::contraction || partition.partition.members.empty()) return;
-  if (partition.candidates.empty())
+  if (reads_no_operand_in_place(partition.candidates))
     return list_configs(*kernel_configs(graph, domains, options, KernelLayouts::written, partition.partition), domains,
                         options, partition);
   Collector(domains, partition, {}).reject("generated loops for a contraction that a library covers: far slower");
@@ -256,6 +269,9 @@ bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, 
     if (kernel->gpu) options.target = gpu_target();
     row_blocks = kernel->gpu ? kernel->gpu->blocks : 0;
     options.threads = kernel->threads;
+  } else if (const auto* const attention = std::get_if<CpuAttentionConfig>(&candidate.config)) {
+    options.target = cpu_target();
+    options.threads = attention->threads;
   } else {
     options.target = gpu_target();
     options.target.gpu->cudnn = std::holds_alternative<CudnnConfig>(candidate.config);

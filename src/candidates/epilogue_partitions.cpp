@@ -25,7 +25,8 @@ bool is_gradient(OperatorKind kind) {
 
 class EpilogueFinder {
  public:
-  EpilogueFinder(const PartitionBuilder& builder, PartitionSet& set) : builder_(builder), set_(set) {}
+  EpilogueFinder(const PartitionBuilder& builder, PartitionSet& set, const GemmEpilogues& able)
+      : builder_(builder), set_(set), able_(able) {}
 
   std::vector<OperatorId> run(const std::vector<Stacking>& stackings) {
     add_each(stackings, [](EpilogueKind kind) { return kind == EpilogueKind::bias || kind == EpilogueKind::function; });
@@ -78,7 +79,7 @@ class EpilogueFinder {
     set_.add(std::move(partition));
     if (activation == Activation::gelu_gradient) reject_bias_gradients_after(contractions, absorbed);
     // A GELU makes a product slower, so the bias alone, with a kernel after it, is worth a trial too.
-    std::vector<OperatorId>& into = alone && activation != Activation::gelu ? set_.absorbable() : further_;
+    std::vector<OperatorId>& into = alone && !is_gelu(activation) ? set_.absorbable() : further_;
     into.insert(into.end(), absorbed.begin(), absorbed.end());
     return true;
   }
@@ -94,7 +95,7 @@ class EpilogueFinder {
     if (!product) return product;
     std::optional<Rejection> rejection;
     if (kind == EpilogueKind::bias_gradient) {
-      rejection = take_bias_gradients(graph, absorbed, *product);
+      rejection = take_bias_gradients(graph, absorbed, able_, *product);
       return rejection ? OrRejected<Product>(*rejection) : product;
     }
     const std::ptrdiff_t biases = kind == EpilogueKind::bias ? std::ssize(contractions) : 0;
@@ -103,8 +104,8 @@ class EpilogueFinder {
       rejection = Rejection{"the library's epilogue cannot do so much"};
     if (!rejection && std::ssize(absorbed) == biases + 1)
       rejection = is_gradient(builder_.op(absorbed.back()).kind)
-                      ? take_activation_gradient(graph, absorbed.back(), *product)
-                      : take_activation(graph, absorbed.back(), needed, *product);
+                      ? take_activation_gradient(graph, absorbed.back(), able_, *product)
+                      : take_activation(graph, absorbed.back(), needed, able_, *product);
     return rejection ? OrRejected<Product>(*rejection) : product;
   }
 
@@ -123,14 +124,15 @@ class EpilogueFinder {
 
   const PartitionBuilder& builder_;
   PartitionSet& set_;
+  GemmEpilogues able_;
   std::vector<OperatorId> further_;
 };
 
 }  // namespace
 
 std::vector<OperatorId> add_epilogues(const PartitionBuilder& builder, PartitionSet& set,
-                                      const std::vector<Stacking>& stackings) {
-  return EpilogueFinder(builder, set).run(stackings);
+                                      const std::vector<Stacking>& stackings, const GemmEpilogues& able) {
+  return EpilogueFinder(builder, set, able).run(stackings);
 }
 
 }  // namespace millrace

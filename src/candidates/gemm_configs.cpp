@@ -1,10 +1,11 @@
 // Contractions by a library: every permutation of the three tensors that one matrix product, or a loop over products,
-// supports.
+// supports. Over 500 lines, because all libraries share one enumeration, and each has conditions of its own.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "base/text.h"
 #include "candidates/configs.h"
@@ -92,6 +93,7 @@ class GemmConfigs : public ConfigGroups {
     }
     for (size_t role = 0; role < kRoles.size(); ++role)
       chains_[role].resize(domain_[kRoles[role].one]->layouts.size() * domain_[kRoles[role].two]->layouts.size());
+    for (const size_t operand : {kA, kB}) is_window_[operand] = is_window(product_, operand);
     operands_distinct_ = are_operands_distinct();
     if (product_.companion().valid()) find_companion_layouts();
     for (const size_t operand : {kA, kB, kC, kV}) layouts_of_operand_[operand] = allowed_layouts(operand);
@@ -169,13 +171,21 @@ class GemmConfigs : public ConfigGroups {
     for (const size_t operand : {kA, kB, kC, kV}) {
       if (!product_.operand(operand).empty()) steps_[operand] = &steps_of_layouts_[operand][as_index(layouts[operand])];
     }
+    if (overlaps(kA) || overlaps(kB))
+      collector_->reject("a library multiplies matrices, not windows or reversed axes");
+    else
+      try_products(layouts, chains_of(0, layouts), chains_of(1, layouts), chains_of(2, layouts));
     for (const size_t operand : {kA, kB}) {
-      if (overlaps(operand)) return collector_->reject("a library multiplies matrices, not windows or reversed axes");
+      if (is_window_[operand] && !overlaps(1 - operand)) try_unfolded(operand, layouts);
     }
+  }
+
+  void try_products(const Layouts& layouts, const std::vector<Chain>& ms, const std::vector<Chain>& ns,
+                    const std::vector<Chain>& ks) {
     found_.clear();
-    for (const Chain& m : chains_of(0, layouts)) {
-      for (const Chain& n : chains_of(1, layouts)) {
-        for (const Chain& k : chains_of(2, layouts)) consider(m, n, k);
+    for (const Chain& m : ms) {
+      for (const Chain& n : ns) {
+        for (const Chain& k : ks) unfolded_ == kNoIndex ? consider(m, n, k) : consider_unfolded(m, n, k);
       }
     }
     // If there are several choices of m, n and k for these layouts: the two with the largest products.
@@ -190,6 +200,32 @@ class GemmConfigs : public ConfigGroups {
       }
       add(layouts, found);
     }
+  }
+
+  // The copy is made for the product, so only the other operand and c decide which indices merge.
+  void try_unfolded(size_t operand, const Layouts& layouts) {
+    const size_t other = 1 - operand;
+    const std::vector<Chain> own = merged(indices_of_role(kRoles[operand]), {kC});
+    const std::vector<Chain>& others = chains_of(other, layouts);
+    const std::vector<Chain> contracted = merged(indices_of_role(kRoles[2]), {other});
+    unfolded_ = static_cast<int>(operand);
+    try_products(layouts, operand == kA ? own : others, operand == kA ? others : own, contracted);
+    unfolded_ = kNoIndex;
+  }
+
+  void consider_unfolded(const Chain& m, const Chain& n, const Chain& k) {
+    const auto operand = as_index(unfolded_);
+    const std::vector<int64_t>* const source = std::exchange(steps_[operand], &steps_of_copy_);
+    GemmConfig config;
+    config.m = m;
+    config.n = n;
+    config.k = k;
+    config.unfolded = unfolded_;
+    const std::vector<int> indices = unfolded_indices(product_, config, *source, *steps_[kC]);
+    steps_of_copy_ = unfolded_steps(product_, indices);
+    copied_elements_ = static_cast<double>(extent(indices));
+    consider(m, n, k);
+    steps_[operand] = source;
   }
 
   // Whether two points of the product read one element of an operand that runs along all their indices, or it is read
@@ -220,11 +256,17 @@ class GemmConfigs : public ConfigGroups {
     std::vector<int> all = all_layouts(layouts);
     if (operands_distinct_ && !as_written && !collector_->keeps(all, found.estimate)) return collector_->count();
     const int threads = found.library == GemmLibrary::cublaslt ? 1 : options_.threads;
-    Candidate candidate{
-        std::move(all),
-        GemmConfig{
-            found.library, *found.m, *found.n, *found.k, found.threads_over_loops, threads, found.tensor_cores, {}},
-        found.estimate};
+    Candidate candidate{std::move(all),
+                        GemmConfig{found.library,
+                                   *found.m,
+                                   *found.n,
+                                   *found.k,
+                                   found.threads_over_loops,
+                                   threads,
+                                   found.tensor_cores,
+                                   {},
+                                   unfolded_},
+                        found.estimate};
     operands_distinct_ ? collector_->add_new(std::move(candidate)) : collector_->add(std::move(candidate));
   }
 
@@ -304,6 +346,15 @@ class GemmConfigs : public ConfigGroups {
         for (const Chain& n : chains_of_one_[kB][as_index(b)]) least = std::min(least, least_estimate(m, n, k));
       }
     }
+    for (const size_t operand : {kA, kB}) {
+      if (!is_window_[operand]) continue;
+      const size_t other = 1 - operand;
+      const Chain whole = indices_of_role(kRoles[operand]);  // if c's layout merges all
+      for (const Chain& k : merged(indices_of_role(kRoles[2]), {other})) {
+        for (const Chain& chain : chains_of_one_[other][as_index(other == kA ? a : b)])
+          least = std::min(least, operand == kA ? least_estimate(whole, chain, k) : least_estimate(chain, whole, k));
+      }
+    }
     return least;
   }
 
@@ -366,15 +417,12 @@ class GemmConfigs : public ConfigGroups {
     }
     const bool unit = unit_stride(kA, m, k) && unit_stride(kB, k, n) && unit_stride(kC, m, n);
     for (const GemmLibrary library : options_.libraries) {
-      if (product_.has_epilogue() && library != GemmLibrary::cublaslt) {
-        collector_->reject("only cuBLASLt supports the epilogue");
-        continue;
-      }
       if (library == GemmLibrary::cublaslt) {
         consider_cublaslt(m, n, k, unit);
         continue;
       }
-      if (const char* const reason = why_library_rejected(library, unit, sums)) {
+      const char* const epilogue = why_epilogue_rejected(library, m, n);
+      if (const char* const reason = epilogue != nullptr ? epilogue : why_library_rejected(library, m, n, unit, sums)) {
         collector_->reject(reason);
         continue;
       }
@@ -387,15 +435,45 @@ class GemmConfigs : public ConfigGroups {
     }
   }
 
+  // Of the CPU's libraries oneDNN alone has epilogues. It adds a bias that runs along the index with
+  // stride 1 in the result.
+  const char* why_epilogue_rejected(GemmLibrary library, const Chain& m, const Chain& n) const {
+    if (!product_.has_epilogue()) return nullptr;
+    if (library != GemmLibrary::onednn) return "of the CPU's libraries only oneDNN supports the epilogue";
+    if (!product_.vector) return nullptr;
+    const bool along_m = step(kC, m) == 1 && !m.empty();
+    const Chain& chain = along_m ? m : n;
+    const Chain& other = along_m ? n : m;
+    const bool varies = std::any_of(other.begin(), other.end(), [&](int index) { return along(kV, index) != 0; });
+    if (varies || chain.empty() || step(kC, chain) != 1)
+      return "oneDNN: a bias runs along an index that has no unit stride in the result";
+    if (has_gaps(m, n)) return "oneDNN: a bias of a result whose rows are apart";
+    if (step(kV, chain) != 1) return "oneDNN: a bias has no unit stride";
+    for (size_t at = 0; at + 1 < chain.size(); ++at) {
+      if (!merges(chain[at], chain[at + 1], kV)) return "oneDNN: a bias's strides do not merge as the matrix's do";
+    }
+    return nullptr;
+  }
+
+  // Whether there is memory between the rows of a product's result.
+  bool has_gaps(const Chain& m, const Chain& n) const {
+    const bool m_is_column = step(kC, m) == 1 && !m.empty();
+    const Chain& column = m_is_column ? m : n;
+    const Chain& row = m_is_column ? n : m;
+    return extent(row) > 1 && step(kC, row) != extent(column);
+  }
+
   // What a library of the CPU requires. Null if it takes the product.
-  const char* why_library_rejected(GemmLibrary library, bool unit, bool sums) const {
+  const char* why_library_rejected(GemmLibrary library, const Chain& m, const Chain& n, bool unit, bool sums) const {
     if (library == GemmLibrary::openblas && !unit)
       return "OpenBLAS: a matrix has no unit stride along either of its indices";
+    if (library == GemmLibrary::mkl && !unit) return "MKL: a matrix has no unit stride along either of its indices";
     if (library != GemmLibrary::onednn) return nullptr;
     const StoredType type = stored_type(graph_.tensor(product_.tensors[kC].front()).dtype);
     if (type == StoredType::f64) return "oneDNN has no products of float64";
     if (options_.lacking.contains({library, type})) return "oneDNN has no fast products of the type on this processor";
     if (!unit) return "oneDNN: a matrix has no unit stride along either of its indices";
+    if (type == StoredType::f16 && has_gaps(m, n)) return "oneDNN: a result of float16 whose rows are apart";
     return sums ? "oneDNN: a sum over products needs more than one call" : nullptr;
   }
 
@@ -479,6 +557,7 @@ class GemmConfigs : public ConfigGroups {
         bytes += (product_.packed[operand] ? 3.0 : 1.0) * static_cast<double>(elements_of(graph_, tensor)) *
                  static_cast<double>(bytes_of(graph_.tensor(tensor).dtype));
     }
+    if (unfolded_ != kNoIndex) bytes += 2 * copied_elements_ * static_cast<double>(element_bytes());
     if (const TensorId companion = product_.companion(); companion.valid())
       bytes += static_cast<double>(elements_of(graph_, companion) * bytes_of(graph_.tensor(companion).dtype));
     return std::max(flop / (config.tensor_cores ? kGpuFlopPerSecond : kGpuPlainFlopPerSecond),
@@ -520,9 +599,12 @@ class GemmConfigs : public ConfigGroups {
       for (const TensorId tensor : product_.tensors[operand])
         bytes += 8.0 * static_cast<double>(elements_of(graph_, tensor));
     }
+    if (unfolded_ != kNoIndex) bytes += 2 * copied_elements_ * static_cast<double>(element_bytes());
     if (product_.adds()) bytes += 8.0 * static_cast<double>(elements_of(graph_, product_.added));
     return calls * (flop / kFlopPerSecond / threads + kCallSeconds) * (unit ? 1 : 1.5) + bytes / 10e9;
   }
+
+  int64_t element_bytes() const { return bytes_of(graph_.tensor(product_.tensors[kC].front()).dtype); }
 
   const Graph& graph_;
   const std::vector<TensorDomain>& domains_;
@@ -543,6 +625,10 @@ class GemmConfigs : public ConfigGroups {
   std::vector<int> companion_layouts_;                     // per layout of the result
   std::vector<Found> found_;                               // under the current layouts
   bool operands_distinct_ = false;
+  std::array<bool, 2> is_window_{};     // a, b
+  int unfolded_ = kNoIndex;             // of the configs that are being found: the operand that is unfolded
+  std::vector<int64_t> steps_of_copy_;  // its strides
+  double copied_elements_ = 0;
 };
 
 }  // namespace

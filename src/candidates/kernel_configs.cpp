@@ -5,6 +5,8 @@
 // tensors have unit stride along the index of neighbouring threads: without it their bytes move eight times, and a
 // conversion moves them twice. Masks are generated in the order of their elements' numbers, because one draw gives
 // eight neighbours.
+//
+// Over 500 lines, because one class holds the state of the enumeration, for the CPU and for GPUs.
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -21,10 +23,10 @@ namespace {
 using Order = std::vector<int>;  // indices of the partition's space, outermost first
 
 constexpr size_t kPermutedIndices = 5;
-constexpr size_t kMasksOfTheirOwn = 6;  // of more masks, all are stored alike
+constexpr size_t kMasksOfTheirOwn = 6;  // of more masks, all are stored the same
 constexpr size_t kOtherStorages = 2;    // besides words
 constexpr double kBesideBytes = 1.5;    // times the bytes, if neighbours are along the next loop; for the order only
-constexpr double kAcrossBytes = 4;      // likewise, along another
+constexpr double kAcrossBytes = 4;      // the same along another loop
 constexpr double kAllAssignments = 50'000;  // if there are more, reads follow one order and writes the other
 
 std::vector<Order> orders_of(size_t count) {
@@ -60,7 +62,7 @@ class KernelConfigs : public ConfigGroups {
         tensors_(describe_all()),
         cost_(graph, domains, partition, tensors_),
         element_bytes_(narrowest_bytes(graph, partition)),
-        masks_alike_(has_many_masks()) {
+        same_masks_(has_many_masks()) {
     for (size_t k = 0; k < partition.members.size(); ++k) {
       const Operator& op = graph.operators[partition.members[k].at()];
       for (size_t index = 0; index < op.space.size(); ++index)
@@ -77,9 +79,9 @@ class KernelConfigs : public ConfigGroups {
     for (size_t k = 0; k < tensors_.size(); ++k) {
       const std::vector<int> choices = choices_of(k, groups_[group]);
       if (assignment_ == Assignment::any) made *= static_cast<double>(std::max<size_t>(1, choices.size()));
-      if (!masks_alike_ && has_free_storage(k)) made *= 1 + static_cast<double>(other_storages(k).size());
+      if (!same_masks_ && has_free_storage(k)) made *= 1 + static_cast<double>(other_storages(k).size());
     }
-    return masks_alike_ ? made * (1 + kOtherStorages) : made;
+    return same_masks_ ? made * (1 + kOtherStorages) : made;
   }
 
   double bound(size_t group) override {
@@ -266,9 +268,9 @@ class KernelConfigs : public ConfigGroups {
     return count > kMasksOfTheirOwn;
   }
 
-  // Masks as words, as bits, or regenerated: each by itself, or all alike if there are many.
+  // Masks as words, as bits, or regenerated: each by itself, or all the same if there are many.
   void add_masks(std::vector<int>& layouts, const Order& one, const Order& two) {
-    if (!masks_alike_) return add_masks(layouts, one, two, 0);
+    if (!same_masks_) return add_masks(layouts, one, two, 0);
     add_with(layouts, one, two);
     for (size_t storage = 0; storage < kOtherStorages; ++storage) add_masks_alike(layouts, one, two, storage);
   }
@@ -390,7 +392,7 @@ class KernelConfigs : public ConfigGroups {
       return collector_->reject("a large tensor without unit stride across threads: a conversion is faster",
                                 static_cast<double>(shapes.size()));
     if (!as_written && cost_.draws_across(layouts, config))
-      return collector_->reject("a large mask generated across its neighbours, of which one draw gives eight",
+      return collector_->reject("a large mask generated across neighbours, although one draw gives eight of them",
                                 static_cast<double>(shapes.size()));
     int width = 0;
     bool first = true;
@@ -541,7 +543,7 @@ class KernelConfigs : public ConfigGroups {
   std::vector<PartitionTensor> tensors_;
   KernelCost cost_;
   int64_t element_bytes_;  // of the narrowest tensor
-  bool masks_alike_;       // they are too many to store each in its own way
+  bool same_masks_;        // they are too many to choose for each
   bool reduces_ = false;
   Assignment assignment_ = Assignment::any;
   std::vector<Group> groups_;

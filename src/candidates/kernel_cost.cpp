@@ -9,10 +9,12 @@ namespace {
 
 // Of a core.
 constexpr double kForkSeconds = 3e-6;
-constexpr double kDrawSeconds = 1e-9;  // per element of a mask
+constexpr double kDrawSeconds = 1e-9;       // per element of a mask
+constexpr double kLoopFlopPerSecond = 2e9;  // of generated loops for a contraction
 
 // Of a GPU.
 constexpr double kGpuDrawSeconds = 5e-13;
+constexpr double kGpuLoopFlopPerSecond = 2e12;
 constexpr double kSector = 32;       // bytes, the unit of memory transfers
 constexpr double kMostAcross = 8;    // times the bytes, without unit stride: caches keep the rest of a sector
 constexpr double kConversions = 3;   // times the bytes, converted and then read with unit stride
@@ -31,6 +33,14 @@ bool follows(const PartitionTensor& tensor, const Layout& layout, const std::vec
     if (at == loops.end()) return false;
   }
   return true;
+}
+
+// Of a contraction; other nests are bound by their bytes.
+double flop_of(const Partition& partition) {
+  if (partition.kind != PartitionKind::contraction) return 0;
+  double flop = 2;
+  for (const PartitionIndex& index : partition.space) flop *= static_cast<double>(index.extent);
+  return flop;
 }
 
 }  // namespace
@@ -67,7 +77,8 @@ double KernelCost::seconds(const std::vector<int>& layouts, const KernelConfig& 
     bytes += size * factor * (follows(tensors_[k], own, config.loops) ? 1 : 1.05);
   }
   const double threads = config.threads;
-  return (bytes / kCpuBytesPerSecond + points * drawn * kDrawSeconds) / threads +
+  return (bytes / kCpuBytesPerSecond + points * drawn * kDrawSeconds + flop_of(partition_) / kLoopFlopPerSecond) /
+             threads +
          (config.threads > 1 ? kForkSeconds : 0);
 }
 
@@ -82,7 +93,8 @@ double KernelCost::seconds_on_gpu(const std::vector<int>& layouts, const KernelC
   }
   const double narrow =
       config.vector == kNoIndex ? 1 : 1 + 0.2 / static_cast<double>(width_along(*config.gpu, extent(config.vector)));
-  return (bytes / kGpuBytesPerSecond + drawn * kGpuDrawSeconds) * narrow + kGpuLaunchSeconds;
+  return (bytes / kGpuBytesPerSecond + drawn * kGpuDrawSeconds) * narrow + flop_of(partition_) / kGpuLoopFlopPerSecond +
+         kGpuLaunchSeconds;
 }
 
 bool KernelCost::should_convert(const std::vector<int>& layouts, const KernelConfig& config) const {

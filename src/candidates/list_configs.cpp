@@ -32,8 +32,8 @@ void list_all(ConfigGroups& groups, const std::vector<TensorDomain>& domains, co
   collector.finish();
 }
 
-// How many different ones there are if a share of so many drawn at random was new: the share is (1 - exp(-x)) / x if x
-// is the number drawn divided by the number there are.
+// The size of a population of which `drawn` members were drawn at random, if this share of the draws was new. The share
+// is (1 - exp(-x)) / x, where x is `drawn` divided by the size.
 double population(double drawn, double share_of_new) {
   double low = 0;
   double high = 1e6;

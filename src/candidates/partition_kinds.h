@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "candidates/partition_set.h"
 
 namespace millrace {
@@ -53,9 +54,9 @@ std::vector<Stacking> add_stacks(const PartitionBuilder& builder, PartitionSet& 
 void add_joined_operands(const PartitionBuilder& builder, PartitionSet& set);
 
 // epilogue_partitions.cpp: contractions, or stacks of them, with the operators that a library computes in its epilogue.
-// Returns what products may absorb besides set.absorbable(), each by itself.
+// `able`: what the library computes. Returns what products may absorb besides set.absorbable(), each by itself.
 std::vector<OperatorId> add_epilogues(const PartitionBuilder& builder, PartitionSet& set,
-                                      const std::vector<Stacking>& stackings);
+                                      const std::vector<Stacking>& stackings, const GemmEpilogues& able);
 
 // attention_partitions.cpp: fused attention, both passes of each or neither.
 void add_attentions(const PartitionBuilder& builder, PartitionSet& set);

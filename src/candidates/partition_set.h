@@ -15,7 +15,7 @@ namespace millrace {
 // Why a product that absorbs operators is rejected.
 inline constexpr const char* kCycle = "another operator would depend on it, and it on that operator";
 inline constexpr const char* kResultNeeded = "the product's result is needed by itself too";
-inline constexpr const char* kRestIsNoKernel = "the rest of the kernel around it is no kernel";
+inline constexpr const char* kRestIsNoKernel = "the rest of the kernel around it cannot be a kernel";
 inline constexpr const char* kSavesNothing = "the kernel around it moves as many words without it";
 
 class PartitionSet {

@@ -23,7 +23,7 @@ Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fuse
   sums.add_sums();
   add_joined_operands(builder, set);
   std::vector<OperatorId> further;
-  if (target.gemm_epilogues) further = add_epilogues(builder, set, stackings);
+  if (target.gemm_epilogues.of_results) further = add_epilogues(builder, set, stackings, target.gemm_epilogues);
   // The rest of kernels when products absorb all that they can, by epilogues, by additions, or by both.
   add_rest_of_groups(builder, set, set.absorbable());
   add_rest_of_groups(builder, set, sums.summable());

@@ -44,21 +44,31 @@ std::array<int, 9> attributes(const GemmAlgorithm& a) {
   return {a.id, a.tile, a.stages, a.split_k, a.reduction, a.swizzle, a.custom, a.inner_shape, a.cluster};
 }
 
+std::string unfolded_text(const GemmConfig& config) {
+  return config.unfolded == kNoIndex ? "" : config.unfolded == 0 ? " unfolded a" : " unfolded b";
+}
+
 std::string text_of(const GemmConfig& config) {
   if (config.library == GemmLibrary::cublaslt) {
     const std::array<int, 9> numbers = attributes(config.algorithm);
     return concat("cublaslt m ", chain(config.m), " n ", chain(config.n), " k ", chain(config.k), " on ",
                   config.tensor_cores ? "tensor" : "plain", " algorithm ",
-                  config.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."));
+                  config.algorithm.id < 0 ? "heuristic" : join(std::vector<int>(numbers.begin(), numbers.end()), "."),
+                  unfolded_text(config));
   }
   return concat(word_of(config.library), " m ", chain(config.m), " n ", chain(config.n), " k ", chain(config.k),
-                " threads ", config.threads, config.threads_over_loops ? " over" : " inside");
+                " threads ", config.threads, config.threads_over_loops ? " over" : " inside", unfolded_text(config));
 }
 
 std::string text_of(const AttentionConfig& config) {
   return concat("attention warps ", config.warps, " row_tiles ", config.row_tiles, " tile_columns ",
                 config.tile_columns, " stages ", config.stages, config.wgmma ? " wgmma" : "",
                 config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "");
+}
+
+std::string text_of(const CpuAttentionConfig& config) {
+  return concat("attention tile_queries ", config.tile_queries, " tile_keys ", config.tile_keys, " threads ",
+                config.threads);
 }
 
 std::string text_of(const CudnnConfig& /*config*/) { return "cudnn"; }
@@ -177,8 +187,8 @@ std::optional<GemmConfig> parse_cublaslt(const Partition& partition, const std::
   return GemmConfig{GemmLibrary::cublaslt, *m, *n, *k, false, 1, words[8] == "tensor", *algorithm};
 }
 
-std::optional<GemmConfig> parse_gemm(const Partition& partition, GemmLibrary library,
-                                     const std::vector<std::string>& words) {
+std::optional<GemmConfig> parse_cpu_gemm(const Partition& partition, GemmLibrary library,
+                                         const std::vector<std::string>& words) {
   const auto named = fields(words);
   if (words.size() != 10 || !named.contains("m") || !named.contains("n") || !named.contains("k") ||
       !named.contains("threads") || (words[9] != "over" && words[9] != "inside"))
@@ -190,6 +200,19 @@ std::optional<GemmConfig> parse_gemm(const Partition& partition, GemmLibrary lib
   const auto threads = parse_int(named.at("threads"));
   if (!m || !n || !k || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
   return GemmConfig{library, *m, *n, *k, words[9] == "over", *threads, true, {}};
+}
+
+std::optional<GemmConfig> parse_gemm(const Partition& partition, GemmLibrary library, std::vector<std::string> words) {
+  int unfolded = kNoIndex;
+  if (words.size() > 2 && words[words.size() - 2] == "unfolded") {
+    unfolded = words.back() == "a" ? 0 : 1;
+    if (unfolded == 1 && words.back() != "b") return std::nullopt;
+    words.resize(words.size() - 2);
+  }
+  std::optional<GemmConfig> config =
+      library == GemmLibrary::cublaslt ? parse_cublaslt(partition, words) : parse_cpu_gemm(partition, library, words);
+  if (config) config->unfolded = unfolded;
+  return config;
 }
 
 // A config from untrusted text. is_candidate checks whether it is one of the partition's.
@@ -212,6 +235,17 @@ std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& w
     numbers[k] = *number;
   }
   return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], wgmma, rows_in_smem, single_kernel};
+}
+
+std::optional<CpuAttentionConfig> parse_cpu_attention(const std::vector<std::string>& words) {
+  constexpr size_t kWords = 7;
+  if (words.size() != kWords || words[1] != "tile_queries" || words[3] != "tile_keys" || words[5] != "threads")
+    return std::nullopt;
+  const std::optional<int> tile_queries = parse_int(words[2]);
+  const std::optional<int> tile_keys = parse_int(words[4]);
+  const std::optional<int> threads = parse_int(words[6]);
+  if (!tile_queries || !tile_keys || !threads || *threads < 1 || *threads > kMostThreads) return std::nullopt;
+  return CpuAttentionConfig{*tile_queries, *tile_keys, *threads};
 }
 
 }  // namespace
@@ -301,6 +335,12 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
     candidate.config = *config;
     return candidate;
   }
+  if (words.front() == "attention" && words.size() > 1 && words[1] == "tile_queries") {
+    const std::optional<CpuAttentionConfig> config = parse_cpu_attention(words);
+    if (!config || partition.kind != PartitionKind::attention) return std::nullopt;
+    candidate.config = *config;
+    return candidate;
+  }
   if (words.front() == "attention") {
     const std::optional<AttentionConfig> config = parse_attention(words);
     if (!config || partition.kind != PartitionKind::attention) return std::nullopt;
@@ -314,8 +354,7 @@ std::optional<Candidate> parse_candidate(const std::vector<TensorDomain>& domain
   }
   const std::optional<GemmLibrary> library = gemm_library_of(words.front());
   if (!library || partition.kind != PartitionKind::contraction) return std::nullopt;
-  const std::optional<GemmConfig> config =
-      *library == GemmLibrary::cublaslt ? parse_cublaslt(partition, words) : parse_gemm(partition, *library, words);
+  const std::optional<GemmConfig> config = parse_gemm(partition, *library, words);
   if (!config) return std::nullopt;
   candidate.config = *config;
   return candidate;

@@ -8,7 +8,7 @@ namespace millrace {
 namespace {
 
 constexpr const char* kGeluIsByTanh = "the library's GELU is the tanh approximation";
-constexpr const char* kTanhIsCoarse = "the library's tanh is exact only to half precision";
+constexpr const char* kTanhIsCoarse = "the library's GELU is exact only to half precision";
 constexpr const char* kOtherAxes = "the function runs along other axes than the product writes";
 
 bool has(const std::vector<TensorId>& tensors, TensorId tensor) {
@@ -43,6 +43,16 @@ std::vector<std::vector<ProductAxis>> axes_by_index(const Operator& op, const Ac
 // Whether an access reads or writes each element of the tensor exactly once, with broadcasts.
 bool touches_all(const Graph& graph, const Operator& op, const Access& access) {
   return words_touched(graph, op, access) == words_of(graph, access.tensor);
+}
+
+// What a library applies for an operator; nothing if none does.
+std::optional<Activation> activation_of(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::relu: return Activation::relu;
+    case OperatorKind::gelu: return Activation::exact_gelu;
+    case OperatorKind::gelu_tanh: return Activation::gelu;
+    default: return std::nullopt;
+  }
 }
 
 // Adds one of the stacked vectors, which must be like the others.
@@ -92,15 +102,14 @@ std::optional<Rejection> take_addition(const Graph& graph, TensorId added, Tenso
 }
 
 std::optional<Rejection> take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed,
-                                         Product& product) {
+                                         const GemmEpilogues& able, Product& product) {
   const Operator& op = graph.operators[function.at()];
   const TensorId result = product.tensors[2].front();
   if (op.kind == OperatorKind::add) return Rejection{"a product adds a bias or a whole tensor, not both"};
-  if (op.kind == OperatorKind::gelu) return Rejection{kGeluIsByTanh};
-  if (op.kind != OperatorKind::relu && op.kind != OperatorKind::gelu_tanh)
-    return Rejection{"the library applies no function but ReLU and GELU"};
-  const bool gelu = op.kind == OperatorKind::gelu_tanh;
-  if (gelu && !is_half(graph.tensor(result).dtype)) return Rejection{kTanhIsCoarse};
+  if (op.kind == OperatorKind::gelu && !able.exact_gelu) return Rejection{kGeluIsByTanh};
+  const std::optional<Activation> activation = activation_of(op.kind);
+  if (!activation) return Rejection{"the library applies no function but ReLU and GELU"};
+  if (activation != Activation::relu && !is_half(graph.tensor(result).dtype)) return Rejection{kTanhIsCoarse};
   if (op.inputs[0].tensor != result || !is_whole(graph, op, op.inputs[0]) || !is_whole(graph, op, op.outputs[0]))
     return Rejection{kOtherAxes};
   if (graph.tensor(op.outputs[0].tensor).dtype != graph.tensor(result).dtype)
@@ -110,12 +119,14 @@ std::optional<Rejection> take_activation(const Graph& graph, OperatorId function
                   [&](TensorId scale) { return graph.tensor(scale).value < 0; }))
     return Rejection{"the product has a negative scale"};
   product.tensors[2] = {op.outputs[0].tensor};
-  product.activation = gelu ? Activation::gelu : Activation::relu;
-  if (gelu && has(needed, result)) product.auxiliary = result;
+  product.activation = *activation;
+  if (activation == Activation::gelu && able.gradients && has(needed, result)) product.auxiliary = result;
   return std::nullopt;
 }
 
-std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product) {
+std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId gradient, const GemmEpilogues& able,
+                                                  Product& product) {
+  if (!able.gradients) return Rejection{"the library computes no gradient of a function"};
   const Operator& op = graph.operators[gradient.at()];
   const TensorId result = product.tensors[2].front();
   if (op.kind == OperatorKind::relu_dx)
@@ -139,7 +150,8 @@ std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId
 }
 
 std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums,
-                                             Product& product) {
+                                             const GemmEpilogues& able, Product& product) {
+  if (!able.gradients) return Rejection{"the library computes no gradient of a bias"};
   if (!product.scales.empty()) return Rejection{"the product has a scale, and the sum has none"};
   const TensorId first = graph.operators[sums.front().at()].inputs[0].tensor;
   const size_t operand = has(product.tensors[0], first) ? 0 : 1;

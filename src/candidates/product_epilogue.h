@@ -1,12 +1,13 @@
 // Epilogues of a product: it adds a tensor or biases, applies an activation or its gradient, or sums an operand for the
 // gradient of a bias. Each function changes `product` to include the operators; if they are something else, it returns
-// why, and `product` must not be used. Test: tests/candidates/epilogues_test.cpp
+// why, and `product` must not be used. `able`: what the library computes. Test: tests/candidates/epilogues_test.cpp
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "base/or_rejected.h"
+#include "base/target.h"
 #include "candidates/candidates.h"
 
 namespace millrace {
@@ -20,12 +21,14 @@ std::optional<Rejection> take_addition(const Graph& graph, TensorId added, Tenso
 // Applies `function` to the only result of a product, which has its bias already. The function's input is written too,
 // as the auxiliary matrix, if it is among `needed`.
 std::optional<Rejection> take_activation(const Graph& graph, OperatorId function, const std::vector<TensorId>& needed,
-                                         Product& product);
+                                         const GemmEpilogues& able, Product& product);
 
 // Makes a product, whose result is the gradient of a function's output, write the gradient of the function's input.
-std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId gradient, Product& product);
+std::optional<Rejection> take_activation_gradient(const Graph& graph, OperatorId gradient, const GemmEpilogues& able,
+                                                  Product& product);
 
 // Includes the gradients that `sums` compute from one of its operands, one from each of the operand's tensors.
-std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums, Product& product);
+std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vector<OperatorId>& sums,
+                                             const GemmEpilogues& able, Product& product);
 
 }  // namespace millrace

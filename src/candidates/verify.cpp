@@ -124,6 +124,9 @@ class Check {
     if (!are_distinct(all, own.product.indices.size()))
       return "has an index twice in m, n and k, or an index that the product lacks";
     if (config.threads < 1) return "has no threads";
+    const bool unfolds = config.unfolded != kNoIndex;
+    if (unfolds && (!within(config.unfolded, 2) || !is_window(own.product, as_index(config.unfolded))))
+      return "unfolds an operand without windows";
     return {};
   }
 
@@ -131,6 +134,12 @@ class Check {
     if (own.kind != PartitionKind::attention) return "is an attention config, but its partition is not an attention";
     if (config.warps < 1 || config.row_tiles < 1 || config.tile_columns < 1 || config.stages < 1)
       return "has no warps, tiles or stages";
+    return {};
+  }
+
+  static Complaint check(const Partition& own, const CpuAttentionConfig& config) {
+    if (own.kind != PartitionKind::attention) return "is an attention config, but its partition is not an attention";
+    if (config.tile_queries < 1 || config.tile_keys < 1 || config.threads < 1) return "has no tiles or threads";
     return {};
   }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "codegen/cpu/attention.h"
 #include "codegen/cpu/generate.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/cudnn_call.h"
 #include "codegen/cuda/generate.h"
+#include "codegen/cuda/unfold.h"
 
 namespace millrace {
 namespace {
@@ -35,6 +37,7 @@ class GemmLowering {
       launch.packed_vectors = product_.packed[kVectorOperand];
       launch.vector_bytes = tensor_bytes(kVectorOperand);
     }
+    if (config_.unfolded != kNoIndex) unfold(launch);
     if (product_.adds()) launch.added = position(product_.added, false);
     if (product_.auxiliary.valid()) launch.auxiliary = position(product_.auxiliary, product_.writes_auxiliary());
     GemmCall& call = launch.gemm;
@@ -66,8 +69,8 @@ class GemmLowering {
     if (call.library == GemmLibrary::cublaslt) merge_loops(call.loops);
     call.threads_over_loops = config_.threads_over_loops;
     call.threads = config_.threads;
-    call.a_elements = elements(0);
-    call.b_elements = elements(1);
+    call.a_elements = launch.unfolded[0].empty() ? elements(0) : launch.unfolded[0].elements();
+    call.b_elements = launch.unfolded[1].empty() ? elements(1) : launch.unfolded[1].elements();
     call.c_elements = elements(2);
     for (const TensorId scale : product_.scales) launch.numbers.push_back(number_of(graph_, scale, 1));
     return launch;
@@ -83,6 +86,27 @@ class GemmLowering {
     call.v_m = config_.m.empty() ? 0 : stride(kVectorOperand, config_.m);
     call.v_n = config_.n.empty() ? 0 : stride(kVectorOperand, config_.n);
     call.v_elements = elements(kVectorOperand);
+  }
+
+  // The copy's axes, in the order of its indices. From then on, strides are those of the copy.
+  void unfold(Launch& launch) {
+    const size_t operand = as_index(config_.unfolded);
+    const std::vector<int64_t> steps = steps_of(operand);
+    const std::vector<int> indices = unfolded_indices(product_, config_, steps, steps_of(2));
+    StridedCopy& copy = launch.unfolded.at(operand);
+    copy.first = first(operand);
+    for (const int index : indices) copy.add({product_.indices[as_index(index)].extent, steps[as_index(index)]});
+    steps_of_copy_ = unfolded_steps(product_, indices);
+  }
+
+  std::vector<int64_t> steps_of(size_t operand) const {
+    std::vector<int64_t> steps;
+    for (size_t index = 0; index < product_.indices.size(); ++index) steps.push_back(stride_of(operand, index));
+    return steps;
+  }
+
+  bool is_copied(size_t operand) const {
+    return !steps_of_copy_.empty() && static_cast<int>(operand) == config_.unfolded;
   }
 
   std::vector<int> positions(size_t operand) const {
@@ -133,11 +157,13 @@ class GemmLowering {
   }
 
   int64_t first(size_t operand) const {
+    if (is_copied(operand)) return 0;
     const int at = position(product_.operand(operand).front(), product_.is_written(operand));
     return origin_of(graph_, product_, operand, layouts_[static_cast<size_t>(at)]);
   }
 
   int64_t stride_of(size_t operand, size_t index) const {
+    if (is_copied(operand)) return steps_of_copy_[index];
     const int at = position(product_.operand(operand).front(), product_.is_written(operand));
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
@@ -152,12 +178,15 @@ class GemmLowering {
   const Product& product_;
   const std::vector<Layout>& layouts_;
   const GemmConfig& config_;
+  std::vector<int64_t> steps_of_copy_;  // of the unfolded operand
 };
 
 KernelText text_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                    const Config& config) {
   if (const auto* attention = std::get_if<AttentionConfig>(&config))
     return generate_cuda_attention(graph, partition, layouts, *attention);
+  if (const auto* attention = std::get_if<CpuAttentionConfig>(&config))
+    return generate_cpu_attention(graph, partition, layouts, *attention);
   const auto& kernel = std::get<KernelConfig>(config);
   return kernel.gpu ? generate_cuda_kernel(graph, partition, layouts, kernel)
                     : generate_cpu_kernel(graph, partition, layouts, kernel);
@@ -170,10 +199,22 @@ Launch lower_cudnn(const Graph& graph, const Partition& partition, const std::ve
   return launch;
 }
 
+// On a GPU, a kernel makes the copy.
+void add_unfolding(Launch& launch, size_t tensors) {
+  launch.tensor_count = static_cast<int64_t>(tensors);
+  KernelText text = generate_unfold(launch);
+  launch.kernel = std::move(text.text);
+  launch.grids = std::move(text.grids);
+}
+
 }  // namespace
 
 Launch lower(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts, const Config& config) {
-  if (const auto* gemm = std::get_if<GemmConfig>(&config)) return GemmLowering(graph, partition, layouts, *gemm).run();
+  if (const auto* gemm = std::get_if<GemmConfig>(&config)) {
+    Launch launch = GemmLowering(graph, partition, layouts, *gemm).run();
+    if (launch.is_unfolded() && gemm->library == GemmLibrary::cublaslt) add_unfolding(launch, layouts.size());
+    return launch;
+  }
   if (std::holds_alternative<CudnnConfig>(config)) return lower_cudnn(graph, partition, layouts);
   KernelText text = text_of(graph, partition, layouts, config);
   Launch launch;
@@ -181,6 +222,7 @@ Launch lower(const Graph& graph, const Partition& partition, const std::vector<L
   launch.tensor_count = static_cast<int64_t>(layouts.size());
   launch.kernel = std::move(text.text);
   if (const auto* kernel = std::get_if<KernelConfig>(&config)) launch.threads = kernel->threads;
+  if (const auto* attention = std::get_if<CpuAttentionConfig>(&config)) launch.threads = attention->threads;
   launch.scratch_bytes = text.scratch_bytes;
   launch.subsequences = std::move(text.subsequences);
   for (const KernelValue& value : text.values) launch.numbers.push_back(number_of(graph, value.scalar, value.value));

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kBlasLibraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn};
+constexpr std::array kBlasLibraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn, GemmLibrary::mkl};
 
 Error no_such_compiler(std::string_view name) {
   return Error::make(ErrorKind::unavailable, concat("the device '", name, "' has no such compiler"),
@@ -32,7 +32,7 @@ class CpuBackend : public Backend {
         if (blas_info(library).there) {
           libraries_.there.push_back(library);
         } else {
-          libraries_.missing[library] = blas_info(library).missing;
+          libraries_.missing[library] = concat(name_of(library), " is not available; millrace doctor says why");
         }
       }
       for (const StoredType type : {StoredType::f16, StoredType::bf16}) {
@@ -113,8 +113,10 @@ class CudaBackend : public Backend {
   }
 
   int64_t scratch_bytes(const Launch& launch) const override {
-    if (!launch.kernel.empty()) return launch.scratch_bytes;
-    const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(launch, "");
+    if (!launch.kernel.empty() && !launch.is_product()) return launch.scratch_bytes;
+    Launch call = launch;  // without its kernel, which is not compiled yet
+    call.kernel.clear();
+    const Result<std::unique_ptr<GpuLaunch>> prepared = gpu_->prepare(call, "");
     return prepared ? (*prepared)->scratch_bytes() : 0;  // the executor reports the error
   }
 
@@ -145,7 +147,7 @@ Result<Compiler> Backend::host_compiler() const { return no_such_compiler(name()
 Result<std::shared_ptr<GpuCompiler>> Backend::gpu_compiler() const { return no_such_compiler(name()); }
 
 const std::vector<BackendKind>& backends() {
-  static const std::vector<BackendKind> kKinds = {{"cpu", "cpu ", "60s", Target(), open_cpu_backend},
+  static const std::vector<BackendKind> kKinds = {{"cpu", "cpu ", "60s", cpu_target(), open_cpu_backend},
                                                   {"cuda", "gpu ", "240s", gpu_target(), open_cuda_backend}};
   return kKinds;
 }

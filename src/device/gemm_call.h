@@ -22,7 +22,7 @@ struct GemmLoop {
   int64_t v = 0;
 };
 
-// A vector V beside the matrices (a library's epilogue). The factor of the product does not apply to V.
+// A vector V in addition to the matrices (a library's epilogue). The factor of the product does not apply to V.
 enum class GemmVector {
   none,
   bias,           // read: C(i, j) = factor · Σ A(i, l) B(l, j) + V(i) or V(j), rounded once
@@ -58,14 +58,15 @@ struct GemmCall {
   bool scaled = true;  // false: the factor is 1
   // C = factor · A·B + D, rounded once. D has the layout of C and does not overlap it. The call covers all of C.
   bool adds = false;
-  // cuBLASLt only. V runs along m or along n, with stride 1 there and 0 along the other. It has the type of C.
+  // V runs along m or along n, with stride 1 there and 0 along the other. It has the type of C. oneDNN adds a bias;
+  // cuBLASLt also computes gradients.
   GemmVector vector = GemmVector::none;
   int64_t v_m = 0;
   int64_t v_n = 0;
   int64_t v_elements = 0;
-  // cuBLASLt only: applied to the result after the bias.
+  // Applied to the result after the bias: by oneDNN no gradient, by cuBLASLt no exact GELU.
   Activation activation = Activation::none;
-  bool has_auxiliary = false;  // its matrix, which has the layout of C and does not overlap it
+  bool has_auxiliary = false;  // cuBLASLt only: its matrix, which has the layout of C and does not overlap it
   // cuBLASLt only. A call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
   // Whether Tensor Cores are allowed. They multiply halves exactly, but round f32 to TF32 first: callers that need

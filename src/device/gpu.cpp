@@ -8,6 +8,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/installation.h"
 #include "base/text.h"
 #include "device/gpu_backend.h"
 
@@ -25,30 +26,6 @@ struct GpuLibrary {
   InspectGpu inspect = nullptr;
   std::string path;
 };
-
-// Beside the program; beside the library that contains this code, for Python; in the lib folder of the prefix that
-// contains them, as PREFIX/bin or PREFIX/libexec/millrace; where it was installed.
-std::vector<fs::path> places() {
-  std::vector<fs::path> folders;
-  std::error_code failed;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failed);
-  if (!failed) folders.push_back(program.parent_path());
-  Dl_info found{};
-  if (dladdr(reinterpret_cast<void*>(&open_gpu), &found) != 0 && found.dli_fname != nullptr) {
-    const fs::path library = fs::canonical(found.dli_fname, failed);
-    if (!failed) folders.push_back(library.parent_path());
-  }
-  const size_t own = folders.size();
-  for (size_t k = 0; k < own; ++k) {
-    const fs::path above = folders[k].parent_path();
-    for (const fs::path& prefix : {above, above.parent_path()}) folders.push_back(prefix / MILLRACE_LIBDIR_IN_PREFIX);
-  }
-  folders.emplace_back(MILLRACE_LIBDIR);
-  std::vector<fs::path> files;
-  for (const fs::path& folder : folders)
-    if (const fs::path file = folder / kFile; fs::exists(file, failed)) files.push_back(file);
-  return files;
-}
 
 Result<GpuLibrary> load_file(const std::string& path) {
   const auto refused = [&](const std::string& why) {
@@ -76,8 +53,9 @@ Result<GpuLibrary> load_file(const std::string& path) {
 
 Result<GpuLibrary> load_library() {
   if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') return load_file(told);
-  const std::vector<fs::path> files = places();
-  if (!files.empty()) return load_file(files.front().string());
+  std::error_code failed;
+  for (const fs::path& file : installed_places(kFile, InstalledIn::lib))
+    if (fs::exists(file, failed)) return load_file(file.string());
   return Error::make(
       ErrorKind::unavailable, concat("Millrace's GPU backend, ", kFile, ", is missing"),
       concat("build Millrace on a machine with CUDA's headers (cuda.h, nvrtc.h, cublasLt.h; CMake reports whether it "

@@ -11,6 +11,7 @@
 
 #include "device/attention_call.h"
 #include "device/gemm_call.h"
+#include "device/strided_copy.h"
 
 namespace millrace {
 
@@ -25,11 +26,13 @@ struct GpuGrid {
   std::string function;  // in the launch's source
   int64_t blocks = 1;
   int threads = 1;
-  int64_t shared_bytes = 0;  // dynamic shared memory, beside what the kernel declares
+  int64_t shared_bytes = 0;  // dynamic shared memory, besides what the kernel declares
 };
 
 struct Launch {
-  std::string kernel;                  // source text of a generated kernel; empty: a library's call
+  // Source text of a generated kernel; empty: a library's call. On a GPU, an unfolded product has both: the kernel
+  // makes the copy.
+  std::string kernel;
   std::vector<GpuGrid> grids;          // on a GPU: the source's kernels, in order
   int64_t tensor_count = 0;            // of a kernel on a GPU
   std::vector<LaunchNumber> numbers;   // a kernel's scalars, or the factors of a product or of an attention's scores
@@ -41,6 +44,7 @@ struct Launch {
   std::array<std::vector<int>, 3> operands;
   std::array<bool, 3> packed{};            // stacked but not adjacent: copied together before, or copied out after
   std::array<int64_t, 3> operand_bytes{};  // of one tensor
+  std::array<StridedCopy, 2> unfolded;     // of a and b, which then has one tensor; empty: read in place
   int added = -1;                          // the tensor that it adds; -1: none
   int auxiliary = -1;                      // its auxiliary matrix; -1: none
   // The tensors of its vector, if it has one.
@@ -51,6 +55,13 @@ struct Launch {
   AttentionCall attention;
 
   bool is_library_attention() const { return attention.batches > 0; }
+  bool is_product() const { return !operands.front().empty(); }
+  bool is_unfolded() const { return !unfolded[0].empty() || !unfolded[1].empty(); }
+  // What a product needs in scratch for a, b or c: a copy of stacked tensors, or of windows.
+  int64_t copied_bytes(size_t operand) const {
+    if (operand < 2 && !unfolded[operand].empty()) return unfolded[operand].elements() * bytes_of(gemm.type);
+    return packed[operand] ? operand_bytes[operand] * static_cast<int64_t>(operands[operand].size()) : 0;
+  }
 };
 
 // What changes from one run to the next.

@@ -14,8 +14,8 @@ struct Baseline {
   size_t loops = 0;       // contractions as generated loops: no library computes them in the program's layouts
 };
 
-// Each operator has the fastest measured candidate under the program's layouts, else the one that the model expects to
-// be fastest. Fails with no_configuration if an operator has no candidate under these layouts.
+// Each operator has the fastest measured candidate under the program's layouts; if none is measured, the one that the
+// model expects to be fastest. Fails with no_configuration if an operator has no candidate under these layouts.
 Result<Baseline> make_baseline(const Tuned& tuned);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include "driver/time_plan.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
+#include "report/live_bytes.h"
 #include "report/table.h"
 #include "report/trace.h"
 #include "report/units.h"
@@ -121,8 +122,7 @@ std::string bench_text(const LoadedPlan& loaded, const Times& times, const std::
   text += concat("predicted   ", shown_seconds(plan.cost),
                  idle_gapped ? "; candidates are measured at the highest clock" : "",
                  plan.default_cost > 0 ? concat("; unfused ", shown_seconds(plan.default_cost)) : "", "\narena       ",
-                 shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes), ")", "\ndevice      ",
-                 device, "\n");
+                 arena_text(plan), "\ndevice      ", device, "\n");
   return text;
 }
 

@@ -29,13 +29,13 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Whether the storage type has no finite value for what is wanted, and this is what it has instead.
+// Whether the storage type has no finite number for the wanted value, and holds this one in its place.
 bool is_same_non_finite(DType dtype, double wanted, double found) {
   const double stored = rounded_to(dtype, wanted);
   return std::isnan(stored) ? std::isnan(found) : std::isinf(stored) && found == stored;
 }
 
-// Where the unfused program overflows, others may.
+// Where the unfused program overflows, an equivalent one may too.
 double squared_distance(DType dtype, const std::vector<double>& wanted, const std::vector<double>& unfused,
                         const std::vector<double>& found) {
   double sum = 0;

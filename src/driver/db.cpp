@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -126,9 +128,11 @@ bool is_day(const std::string& text) {
     const bool digit = text[k] >= '0' && text[k] <= '9';
     if (kForm[k] == 'd' ? !digit : text[k] != kForm[k]) return false;
   }
-  const int month = 10 * (text[5] - '0') + text[6] - '0';
-  const int day = 10 * (text[8] - '0') + text[9] - '0';
-  return month >= 1 && month <= 12 && day >= 1 && day <= 31;
+  const auto number = [&](size_t at, size_t digits) { return std::atoi(text.substr(at, digits).c_str()); };
+  return std::chrono::year_month_day(std::chrono::year(number(0, 4)),
+                                     std::chrono::month(static_cast<unsigned>(number(5, 2))),
+                                     std::chrono::day(static_cast<unsigned>(number(8, 2))))
+      .ok();
 }
 
 std::string pruned_json(int64_t rows, const DatabaseOptions& options) {
@@ -181,7 +185,7 @@ Result<std::string> lines_of(const std::string& path, const std::function<void(c
 }  // namespace
 
 Result<std::string> list_database(const DatabaseOptions& options) {
-  const Result<std::string> path = database_path(options.path);
+  const Result<std::string> path = find_database_path(options.path);
   if (!path) return path.error();
   Result<std::vector<DeviceSummary>> devices = std::vector<DeviceSummary>();
   Result<std::vector<ProgramSummary>> programs = std::vector<ProgramSummary>();
@@ -204,7 +208,7 @@ Result<std::string> prune_database(const DatabaseOptions& options) {
   if (!options.before.empty() && !is_day(options.before))
     return Error::make(ErrorKind::bad_input, concat("--before ", options.before, ": invalid day"),
                        "write it as 2026-01-31");
-  const Result<std::string> path = database_path(options.path);
+  const Result<std::string> path = find_database_path(options.path);
   if (!path) return path.error();
   Result<Database> database =
       not_begun(options, *path) ? Result<Database>(Error::make(ErrorKind::bad_input, "there are no measurements yet"))
@@ -234,7 +238,7 @@ Result<std::string> merge_database(const DatabaseOptions& options) {
 }
 
 Result<std::string> export_database(const DatabaseOptions& options) {
-  const Result<std::string> path = database_path(options.path);
+  const Result<std::string> path = find_database_path(options.path);
   if (!path) return path.error();
   Result<std::string> lines = not_begun(options, *path) ? std::string() : lines_of(*path, options.notice);
   if (!lines || options.file.empty()) return lines;

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/directories.h"
 #include "base/text.h"
@@ -50,6 +52,26 @@ Finding processor(const CpuInfo& cpu) {
           concat(cpu.model, ", ", cpu.cores, cpu.cores == 1 ? " core, " : " cores, ", shown_bytes(cpu.last_level_cache),
                  " of cache, ", shown_bytes(cpu.memory), " of memory"),
           "", ""};
+}
+
+// The processor's instructions for half precision, as the kernel names their sets, and as people do.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kHalfInstructions = {
+    {{"f16c", "F16C"},
+     {"avx512_bf16", "AVX-512 BF16"},
+     {"avx512_fp16", "AVX-512 FP16"},
+     {"amx_bf16", "AMX BF16"},
+     {"amx_fp16", "AMX FP16"},
+     {"asimdhp", "NEON FP16"},
+     {"bf16", "NEON BF16"},
+     {"svebf16", "SVE BF16"}}};
+
+Finding half_precision(const CpuInfo& cpu) {
+  const std::vector<std::string> features = split(cpu.features, ' ');
+  std::vector<std::string> found;
+  for (const auto& [feature, name] : kHalfInstructions) {
+    if (std::find(features.begin(), features.end(), feature) != features.end()) found.emplace_back(name);
+  }
+  return {"half precision", found.empty() ? "no instructions: computed as float32" : join(found, ", "), "", ""};
 }
 
 Finding threads_used() {
@@ -152,10 +174,12 @@ std::string as_text(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   std::string text = concat("Millrace ", version(), "\n");
   for (const Finding& finding : findings) {
-    std::string line = finding.name + std::string(width - finding.name.size() + 2, ' ');
-    line += finding.what.empty() ? "missing: " + finding.missing : finding.what;
-    if (!finding.path.empty()) line += concat(" (", finding.path, ")");
-    text += printable_text(line) + "\n";
+    const std::string line = finding.name + std::string(width - finding.name.size() + 2, ' ');
+    const bool says_so = finding.missing.find(" is missing") != std::string::npos;
+    const std::string missing = says_so ? finding.missing : concat("missing: ", finding.missing);
+    std::string what = finding.what.empty() ? missing : finding.what;
+    if (!finding.path.empty()) what += concat(" (", finding.path, ")");
+    text += printable_text(line + what) + "\n";
   }
   return text;
 }
@@ -202,6 +226,7 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
   const CpuInfo cpu = cpu_info();
   const GpuReport report = inspect_gpu();
   const std::vector<Finding> findings = {processor(cpu),
+                                         half_precision(cpu),
                                          threads_used(),
                                          load(),
                                          governor(),
@@ -209,6 +234,7 @@ Result<std::string> examine_machine(const DoctorOptions& options) {
                                          blas(GemmLibrary::openblas),
                                          blas(GemmLibrary::blis),
                                          blas(GemmLibrary::onednn),
+                                         blas(GemmLibrary::mkl),
                                          sqlite(),
                                          folder("cache", find_cache_directory()),
                                          folder("data", find_data_directory()),

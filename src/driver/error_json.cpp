@@ -1,7 +1,9 @@
 // Errors for programs that read --json.
 #include <nlohmann/json.hpp>
 
+#include "base/printed_diagnostic.h"
 #include "millrace/millrace.h"
+#include "report/message_json.h"
 
 namespace millrace {
 namespace {
@@ -18,16 +20,6 @@ const char* kind_name(ErrorKind kind) {
   return "failed";
 }
 
-Json message_json(const Diagnostic& diagnostic) {
-  Json made = {{"message", diagnostic.message}, {"remedy", diagnostic.remedy}};
-  if (!diagnostic.file.empty()) made["file"] = diagnostic.file;
-  if (diagnostic.line > 0) {
-    made["line"] = diagnostic.line;
-    made["column"] = diagnostic.column;
-  }
-  return made;
-}
-
 }  // namespace
 
 std::string error_json(const Error& error, int exit_code) {
@@ -37,5 +29,7 @@ std::string error_json(const Error& error, int exit_code) {
                      {"error", {{"kind", kind_name(error.kind)}, {"exit_code", exit_code}, {"messages", messages}}}};
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";  // a path may contain any bytes
 }
+
+std::string warning_text(const Diagnostic& warning) { return printed(warning, "warning"); }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Programs, plans and measurements are all files that the user names. One given in place of another is recognized, and
-// the error says what to do with it. Test: tests/python/command_line_test.py
+// Recognizes a program, a plan or a file of measurements that the user gave in place of another. The error says what to
+// do with it. Test: tests/python/command_line_test.py
 #pragma once
 
 #include <string>

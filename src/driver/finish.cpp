@@ -101,6 +101,10 @@ class Finisher {
     if (!fits(made_.selected.plan.cost, draw_seconds(tuned_.prepared.training.graph, tuned_.machine)))
       return not_timed(kNoTime);
     if (Result<Done> put = put_inputs(tuned_.prepared, *session); !put) return put;
+    if (!fits(made_.selected.plan.cost, tuned_.prepare_seconds)) {
+      made_.not_timed = kNoTime;
+      return time({&*session});
+    }
     Result<Baseline> baseline = make_baseline(tuned_);
     if (!baseline) {
       made_.not_timed = concat("not measured: ", baseline.error().diagnostics.front().message);
@@ -121,13 +125,13 @@ class Finisher {
 
   // Kernels that were measured are in the cache.
   double seconds_to_open(const Baseline& baseline) const {
-    return compile_seconds(baseline.unmeasured, tuned_.machine) +
+    return compile_seconds(static_cast<double>(baseline.unmeasured), tuned_.machine) +
            draw_seconds(baseline.prepared.training.graph, tuned_.machine);
   }
 
   double left() const { return std::max(kLeastLeft, end_.left()); }
 
-  // Whether so many steps can be timed after some other work.
+  // Whether there is time for this many steps after some other work.
   bool fits(double step, double other) const { return kStepsToTime * step + other < kShareToOpen * left(); }
 
   Result<Done> not_timed(std::string why) {

@@ -1,11 +1,15 @@
 #include "driver/finish_time.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+
+#include "measure/compile_cost.h"
 
 namespace millrace {
 namespace {
 
-// In multiples of what a small kernel takes.
+// In multiples of the time that a small kernel takes to compile.
 constexpr double kKernel = 0.6;
 constexpr double kPrelude = 2.5;                // parsing it, and linking
 constexpr double kCoreSecondsAnElement = 4e-8;  // drawn and rounded, by all cores
@@ -19,25 +23,27 @@ constexpr double kBaselineShare = 0.2;
 constexpr double kMostGrace = 3;
 constexpr double kAllowed = 4;  // after a budget: a second less than a command may take longer
 
-size_t kernels_of(const Prepared& prepared) {
-  size_t kernels = 0;
-  for (const ChoicePoint& choice_point : prepared.candidates.choice_points) {
+}  // namespace
+
+double select_seconds(double budget) { return std::min(kShare * budget, kMostSelecting); }
+
+double kernels_to_compile(const Graph& graph, const Candidates& candidates) {
+  std::set<std::string> known;
+  double kernels = 0;
+  for (const ChoicePoint& choice_point : candidates.choice_points) {
     for (const int number : choice_point.alternatives.front()) {
-      const Partition& partition = prepared.candidates.partitions[static_cast<size_t>(number)].partition;
-      kernels += partition.kind == PartitionKind::kernel ? 1 : 0;
+      const Partition& partition = candidates.partitions[static_cast<size_t>(number)].partition;
+      if (partition.kind == PartitionKind::kernel && known.insert(print_partition(graph, partition)).second)
+        kernels += kernels_worth(partition);
     }
   }
   return kernels;
 }
 
-}  // namespace
-
-double select_seconds(double budget) { return std::min(kShare * budget, kMostSelecting); }
-
-double compile_seconds(size_t kernels, const Machine& machine) {
-  if (kernels == 0) return 0;
+double compile_seconds(double kernels, const Machine& machine) {
+  if (kernels <= 0) return 0;
   const auto jobs = static_cast<double>(std::max(1, machine.cpu.cores));
-  return machine.compiler_seconds * (kPrelude + kKernel * static_cast<double>(kernels) / jobs);
+  return machine.compiler_seconds * (kPrelude + kKernel * kernels / jobs);
 }
 
 double draw_seconds(const Graph& graph, const Machine& machine) {
@@ -51,10 +57,12 @@ double draw_seconds(const Graph& graph, const Machine& machine) {
 
 FinishTime finish_time(const Prepared& prepared, const Machine& machine, double budget) {
   // A GPU's kernels were compiled for their trials; a CPU's are compiled again, together.
-  const size_t compiled = machine.target().own_memory ? 0 : kernels_of(prepared);
+  const double compiled =
+      machine.target().own_memory ? 0 : kernels_to_compile(prepared.training.graph, prepared.candidates);
   const double draws = draw_seconds(prepared.training.graph, machine);
   const double plan = compile_seconds(compiled, machine) + draws + select_seconds(budget);
-  const double baseline = compile_seconds(prepared.training.graph.operators.size() / 2, machine) + draws;
+  const double baseline =
+      compile_seconds(static_cast<double>(prepared.training.graph.operators.size()) / 2, machine) + draws;
   const double clock = machine.target().own_memory ? std::min(kShare * budget, kMostClockSeconds) : 0;
   const double timing =
       std::min(kShare * budget, kMostTimingSeconds) + std::min(kBaselineShare * budget, baseline) + clock;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kFolder = "/made";
 
-// Of everything that must not be exchanged: a plan that gives one kernel's function to another launch has another key.
+// The key covers everything that must not be exchanged: a plan that gives one kernel's function to another launch has
+// another key.
 std::string key_of(const StepPlan& plan) {
   std::vector<std::string> parts = {plan.kernels.sources, plan.kernels.machine, plan.kernels.sha256};
   for (const PlanLaunch& launch : plan.launches) parts.push_back(launch.function);

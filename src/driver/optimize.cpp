@@ -1,4 +1,5 @@
 // `millrace optimize`: program to plan, checked and timed.
+#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
@@ -8,7 +9,9 @@
 #include "driver/given_tensors.h"
 #include "driver/pipeline.h"
 #include "driver/report.h"
+#include "driver/taken_times.h"
 #include "driver/tuning.h"
+#include "driver/warned_program.h"
 #include "millrace/millrace.h"
 #include "report/optimize_report.h"
 
@@ -80,6 +83,16 @@ void show_kept(Tuned& tuned, FinishedPlan& finished) {
   tuned.explored.measurements = {};
 }
 
+// For later reports of the plan.
+Result<Done> write_times(const FinishedPlan& finished) {
+  const std::string file = concat(finished.folder, "/", kTimesFile);
+  const std::optional<Estimate>& time = finished.kept ? finished.before : finished.after;
+  if (time) return write_file(file, step_times_json(finished.plan(), time->median, time->low, time->high));
+  std::error_code ignored;  // of an earlier plan
+  std::filesystem::remove(file, ignored);
+  return Done{};
+}
+
 Result<Done> write_report(Tuned& tuned, FinishedPlan& finished, Optimized& made) {
   show_kept(tuned, finished);
   const double step = finished.kept ? finished.before->median : finished.after ? finished.after->median : 0;
@@ -89,6 +102,7 @@ Result<Done> write_report(Tuned& tuned, FinishedPlan& finished, Optimized& made)
   made.words_before = static_cast<int64_t>(report->metrics.words_before);
   made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(finished.folder, "/report.html");
+  if (Result<Done> written = write_times(finished); !written) return written;
   return write_file(made.report, document_html(report->document));
 }
 
@@ -109,7 +123,9 @@ Result<std::string> plan_program(const OptimizeOptions& options) {
 }
 
 Result<std::string> optimize_program(const OptimizeOptions& options) {
-  const ExploreOptions& explore = options.explore;
+  const WarnedProgram program(options.explore.program);
+  ExploreOptions explore = options.explore;
+  explore.program = program.source;
   const Result<SelectMethod> method = method_named(options.method);
   if (!method) return method.error();
   const Result<Deadline> deadline = deadline_of(explore);
@@ -123,6 +139,7 @@ Result<std::string> optimize_program(const OptimizeOptions& options) {
   if (std::vector<ExplorationPoint>& points = tuned->explored.summary.points; !points.empty())
     points.back().step = finished->selected_cost;
   Optimized made = described(*tuned, *finished);
+  made.warnings = *program.warnings;
   phases.begin("writing the report");
   if (Result<Done> written = write_report(*tuned, *finished, made); !written) return written.error();
   return explore.format == Format::json ? optimize_json(finished->plan(), finished->selected.selection, made)

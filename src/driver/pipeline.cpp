@@ -25,6 +25,7 @@ Result<Graph> parse_text(const ProgramSource& program, const std::string& text) 
   options.file = program.path;
   options.entry = program.entry;
   options.sizes = program.sizes;
+  options.warn = program.warn;
   if (!program.dtype.empty()) {
     options.dtype = dtype_named(program.dtype);
     if (!options.dtype || !is_floating(*options.dtype)) {
@@ -74,7 +75,7 @@ Result<FusedGraph> fuse(Stages& stages, const TrainingGraph& training) {
 
 Result<Recomputed> fuse_for_plan(Stages& stages, const TrainingGraph& training, const Target& target) {
   const auto make = [&] {
-    Recomputed made = save_predicates(training, target.gemm_epilogues);
+    Recomputed made = save_predicates(training, target.gemm_epilogues.replace_kernels);
     return Result<Recomputed>(target.fused_attention ? add_row_statistics(std::move(made)) : std::move(made));
   };
   return stages.run("fuse", make, [](const Recomputed& made) {

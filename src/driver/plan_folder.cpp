@@ -148,6 +148,9 @@ bool is_plan(const std::string& path) {
 
 Result<LoadedPlan> read_plan(const std::string& path) {
   LoadedPlan loaded;
+  if (is_folder(path) && !is_plan(path))
+    return Error::make(ErrorKind::bad_input, concat("the folder '", path, "' has no ", kPlanFile),
+                       "give the folder that millrace optimize wrote");
   loaded.path = file_of_plan(path);
   const Result<std::string> text = read_file(loaded.path, kPlanBytes);
   if (!text) return text.error();

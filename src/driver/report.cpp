@@ -18,16 +18,30 @@
 #include "driver/plan_folder.h"
 #include "driver/selected_plan.h"
 #include "millrace/millrace.h"
+#include "plan/launched_partition.h"
 #include "report/make_report.h"
 
 namespace millrace {
 namespace {
 
 std::string method_of(const Selection* selection) {
-  if (selection == nullptr) return "as in the plan";
+  if (selection == nullptr) return "";
   if (selection->proven) return "optimal; no selection of these measurements costs less";
   return concat(selection->method == SelectMethod::sssp ? "by the paper's shortest path; " : "", "within ",
                 fixed(100 * selection->proven_gap(), 2), " % of the optimum (proven)");
+}
+
+// What names the program of a plan and its options again, for commands that can be pasted.
+std::string words_of(const StepPlan& plan) {
+  const PlanProgram& program = plan.program;
+  std::string words = shell_word(program.file);
+  if (!program.entry.empty()) words += concat(" --entry ", shell_word(program.entry));
+  if (!program.sizes.empty()) words += concat(" --size ", shell_word(join(program.sizes, ",")));
+  if (!program.dtype.empty()) words += concat(" --dtype ", program.dtype);
+  for (const auto& [tensor, layout] : program.layouts)
+    words += concat(" --layout ", shell_word(concat(tensor, "=", layout)));
+  const BackendKind& kind = backend_of(plan);
+  return &kind == &host_backend() ? words : concat(words, " --device ", kind.name);
 }
 
 // "…, 4 threads of 8 cores; …", as Backend::text writes it, → 4; 0 if there is no number.
@@ -88,8 +102,11 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!tuned) return tuned.error();
   const bool here = tuned->machine.text() == loaded->plan.device;
   if (!here) tuned->explored = {};
-  Result<PlanReport> report = report_of(*tuned, {loaded->plan, path});
+  const Result<TakenTimes> taken = taken_times(loaded->plan, path);
+  if (!taken) return taken.error();
+  Result<PlanReport> report = report_of(*tuned, {loaded->plan, path, nullptr, taken->step_seconds, &*taken});
   if (!report) return report.error();
+  report->document.next.insert(report->document.next.end(), taken->left_out.begin(), taken->left_out.end());
   if (!here)
     report->document.next.insert(
         report->document.next.begin(),
@@ -129,7 +146,11 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
   if (!a) return a.error();
   const Result<LoadedPlan> b = read_plan(paths[1]);
   if (!b) return b.error();
-  return make_comparison({paths[0], a->plan}, {paths[1], b->plan});
+  const Result<TakenTimes> of_a = taken_times(a->plan, paths[0]);
+  if (!of_a) return of_a.error();
+  const Result<TakenTimes> of_b = taken_times(b->plan, paths[1]);
+  if (!of_b) return of_b.error();
+  return make_comparison({paths[0], a->plan, of_a->step_seconds}, {paths[1], b->plan, of_b->step_seconds});
 }
 
 // In the plan's folder, where optimize writes it too.
@@ -151,6 +172,19 @@ Result<Done> open_in_browser(const std::string& file) {
 
 }  // namespace
 
+namespace {
+
+// Of generated kernels; none if the plan cannot be lowered, which is no reason to write no report.
+std::vector<std::string> kernel_sources(const Tuned& tuned, const StepPlan& plan) {
+  const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
+  std::vector<std::string> sources;
+  if (!launches) return sources;
+  for (const Launch& launch : *launches) sources.push_back(launch.kernel);
+  return sources;
+}
+
+}  // namespace
+
 Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
   Stages stages;
   const Result<Analysis> analysis = analyze(stages, tuned.prepared.training, tuned.machine.cpu.last_level_cache);
@@ -166,7 +200,11 @@ Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
                                   reported.plan.program.file,
                                   method_of(reported.selection),
                                   reported.step_seconds,
-                                  tuned.from_cache};
+                                  tuned.from_cache,
+                                  words_of(reported.plan),
+                                  kernel_sources(tuned, reported.plan),
+                                  reported.taken != nullptr ? reported.taken->launch_seconds : std::vector<double>(),
+                                  reported.taken != nullptr ? reported.taken->launch_bytes : std::vector<double>()};
   PlanReport report{measure_step(artefacts), {}};
   report.document = make_report(artefacts, report.metrics);
   return report;

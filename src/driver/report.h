@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "driver/taken_times.h"
 #include "driver/tuning.h"
 #include "plan/plan.h"
 #include "report/html/document.h"
@@ -16,6 +17,7 @@ struct ReportedPlan {
   std::string folder;                    // empty: not written
   const Selection* selection = nullptr;  // null: unknown
   double step_seconds = 0;               // 0: not measured
+  const TakenTimes* taken = nullptr;     // null: none
 };
 
 struct PlanReport {

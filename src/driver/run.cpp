@@ -92,7 +92,7 @@ Result<Done> check_device(const RunOptions& options, bool plan) {
   const bool known = static_cast<bool>(backend_named(options.device));
   if (options.device.empty() || options.device == "reference" || (plan && known)) return Done{};
   if (known)
-    return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, and this is a program"),
+    return Error::make(ErrorKind::bad_input, concat("--device ", options.device, " runs plans, but this is a program"),
                        "use --device reference, or run a plan");
   return Error::make(ErrorKind::bad_input, concat("unknown device '", options.device, "'"),
                      "use --device reference, or for a plan its own device");

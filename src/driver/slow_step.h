@@ -1,5 +1,5 @@
-// Why a step on the CPU takes several times its prediction: which launch, whether its numbers are denormal, and whether
-// another process or the clock is the reason. Test: tests/driver/slow_step_test.cpp
+// Why a step on the CPU takes several times its predicted time: a launch, denormal numbers, other processes, or the
+// clock. Test: tests/driver/slow_step_test.cpp
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace millrace {
 
 inline constexpr double kFarSlowerThanPredicted = 5;
 
-// What was found. Numbers that are 1 of a million or less are not mentioned.
+// The reasons that were found. A share of one in a million or less is not mentioned.
 struct SlowStep {
   std::string launch;         // the one that exceeds its prediction by the most; empty: none exceeds it
   double launch_seconds = 0;  // measured

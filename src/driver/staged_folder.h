@@ -1,5 +1,5 @@
-// A plan's folder while it is not known whether the plan is right: files are written to a temporary folder inside it
-// and moved into place by keep(). Without keep(), the folder is afterwards as it was before, also if it was not there.
+// A plan's folder until the plan is checked: files are written to a temporary folder inside it, and keep() moves them
+// into place. Without keep(), nothing has changed in the end; a folder that did not exist before is removed.
 // Test: tests/driver/staged_folder_test.cpp
 #pragma once
 

@@ -1,5 +1,5 @@
-// Times the steps of loaded plans side by side, in turns, so that a busy moment of the machine costs each of them the
-// same. Test: tests/python/budget_test.py
+// Times the steps of loaded plans in turns, so that a busy moment of the machine slows all of them down equally. Test:
+// tests/python/budget_test.py
 #pragma once
 
 #include <optional>

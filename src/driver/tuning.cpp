@@ -1,12 +1,9 @@
 #include "driver/tuning.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -16,10 +13,12 @@
 #include "base/clock.h"
 #include "base/directories.h"
 #include "base/file.h"
+#include "base/installation.h"
 #include "base/temporary_directory.h"
 #include "base/text.h"
 #include "candidates/candidate_source.h"
 #include "codegen/lower.h"
+#include "device/cpu/ceilings.h"
 #include "device/cpu/machine_load.h"
 #include "driver/file_kind.h"
 #include "driver/pipeline.h"
@@ -28,32 +27,21 @@
 #include "measure/shard.h"
 #include "measure/timing_class.h"
 #include "report/exploration_report.h"
+#include "select/cost_bounds.h"
+#include "select/price.h"
 #include "select/select.h"
 
 namespace millrace {
 namespace {
 
-// The folder of the program or shared object that contains this code.
-std::string own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
 // Next to the program or the shared object, or in the installation.
 Result<std::string> worker_path() {
+  constexpr const char* kFile = "millrace-worker";
   std::vector<std::string> paths;
   if (const char* named = std::getenv("MILLRACE_WORKER")) {  // NOLINT(concurrency-mt-unsafe): nothing sets variables
     paths.emplace_back(named);
   } else {
-    std::array<char, PATH_MAX> self{};
-    const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
-    const std::string path(self.data(), length > 0 ? static_cast<size_t>(length) : 0);
-    paths.push_back(concat(path.substr(0, path.rfind('/')), "/millrace-worker"));
-    if (const std::string folder = own_folder(); !folder.empty()) paths.push_back(concat(folder, "/millrace-worker"));
-    paths.emplace_back(MILLRACE_LIBEXEC "/millrace-worker");
+    for (const auto& place : installed_places(kFile, InstalledIn::libexec)) paths.push_back(place.string());
   }
   for (const std::string& path : paths) {
     if (access(path.c_str(), X_OK) == 0) return path;
@@ -78,13 +66,20 @@ std::map<std::string, std::string> worker_environment(const Machine& machine) {
   return variables;
 }
 
-// A candidate must not take the machine's memory from everybody else. A GPU's driver maps memory of its own, which the
-// limit would count.
+// A candidate must not take all of the machine's memory. On a GPU there is no such limit, since it would count memory
+// that the driver maps: the worker watches its own.
 uint64_t worker_memory(const Machine& machine) {
-  constexpr double kShare = 0.8;  // of what is free
-  if (machine.target().own_memory) return 0;
-  return static_cast<uint64_t>(kShare * static_cast<double>(available_memory()));
+  return machine.target().own_memory ? 0 : static_cast<uint64_t>(workers_share_of_memory());
 }
+
+}  // namespace
+
+int64_t workers_share_of_memory() {
+  constexpr double kShare = 0.8;  // of what is free
+  return static_cast<int64_t>(kShare * static_cast<double>(available_memory()));
+}
+
+namespace {
 
 // Whether the program's tensors together exceed the last-level cache, so that a step reads them from memory.
 bool is_cold(const Graph& graph, const CpuInfo& cpu) {
@@ -224,8 +219,14 @@ Result<double> parse_duration(const std::string& text) {
 }
 
 Result<std::string> database_path(const std::string& path) {
+  if (path.empty())
+    if (const Result<std::string> folder = data_directory(); !folder) return folder;
+  return find_database_path(path);
+}
+
+Result<std::string> find_database_path(const std::string& path) {
   if (!path.empty()) return path;
-  Result<std::string> folder = data_directory();
+  Result<std::string> folder = find_data_directory();
   if (!folder) return folder;
   return concat(*folder, "/measurements.db");
 }
@@ -284,21 +285,40 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
   return make_kernel_maker(*machine.backend, *directory, machine.cpu.cores);
 }
 
-// A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
-Wanted wanted_of(const Measurements& measurements, double seconds) {
+Wanted used_by(const Measurements& measurements, const Selection& selection) {
   Wanted wanted;
-  const Result<Selection> selection = select_roughly(measurements, {std::min(seconds, kRoughLimits.seconds)});
-  if (!selection) return wanted;
-  for (const SelectedPartition& selected : selection->partitions) {
+  for (const SelectedPartition& selected : selection.partitions) {
     const MeasuredPartition& partition = measurements.partitions[static_cast<size_t>(selected.partition)];
     wanted.candidates.push_back(
         {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
   }
-  for (const SelectedConversion& conversion : selection->conversions) {
+  for (const SelectedConversion& conversion : selection.conversions) {
     for (const auto& [from, to] : conversion.steps())
       wanted.conversions.push_back({measurements.tensors[static_cast<size_t>(conversion.tensor)].name, from, to});
   }
   return wanted;
+}
+
+// A guess of the best selection, inside the stage `measure`: it guides the exploration and is no artefact.
+Wanted wanted_of(const Measurements& measurements, double seconds) {
+  const Result<Selection> selection = select_roughly(measurements, {std::min(seconds, kRoughLimits.seconds)});
+  return selection ? used_by(measurements, *selection) : Wanted();
+}
+
+// Inside the stage `measure` too. Where candidates have unknown layouts, the bound ignores all layouts.
+StepProof proof_of(const Measurements& measured, const BoundedMeasurements& bounded, double seconds) {
+  StepProof proof;
+  const Result<Selection> best = select(measured, SelectMethod::exact, {seconds / 3});
+  if (!best) return proof;
+  proof.step = best->cost;
+  proof.lower_bound = unconstrained_bound(bounded.measurements);
+  if (!bounded.every_layout) return proof;
+  CostBounds bounds = cost_bounds(bounded.measurements, seconds / 3);
+  proof.with = std::move(bounds.with);
+  const Result<Selection> fastest = select(bounded.measurements, SelectMethod::exact, {seconds / 3});
+  proof.lower_bound = std::max({proof.lower_bound, bounds.all, fastest ? fastest->lower_bound : 0.0});
+  if (fastest) proof.wanted = used_by(bounded.measurements, *fastest);
+  return proof;
 }
 
 // Settings for a device with its own memory: compiling does not disturb its measurements, and products have many
@@ -350,7 +370,7 @@ struct OpenedDatabase {
   Database database;
 };
 
-// What only reads measurements needs no permission to write them, and creates no database.
+// Commands that only read measurements need no permission to write, and create no database.
 Result<OpenedDatabase> open_database(const std::string& path, Measuring measuring) {
   std::error_code failed;
   std::optional<TemporaryDirectory> folder;
@@ -377,8 +397,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   phases.begin("fusing");
   program.device = options.device;
   Stages stages;
+  const double begin = now();
   Result<Prepared> prepared = prepare(stages, program);
   if (!prepared) return prepared.error();
+  const double prepare_seconds = now() - begin;
   Result<Machine> found = find_machine(options.device, options.threads);
   if (!found) return found.error();
   Machine& machine = *found;
@@ -396,7 +418,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   prepared->candidates = std::move(*candidates);
   if (measuring == Measuring::within_budget && options.notice)
     announce(options, prepared->candidates, machine, *budget);
-  const Result<std::string> path = database_path(options.database);
+  const Result<std::string> path =
+      measuring == Measuring::within_budget ? database_path(options.database) : find_database_path(options.database);
   if (!path) return path.error();
   Result<OpenedDatabase> opened = open_database(*path, measuring);
   if (!opened) return opened.error();
@@ -432,6 +455,11 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
                        enumerating.target);
   };
   settings.wanted = wanted_of;
+  if (settings.measure) settings.prove = proof_of;
+  settings.threads = machine.threads;
+  if (settings.measure && !machine.target().own_memory)
+    settings.ceilings =
+        measure_ceilings({machine.threads, settings.trial.cold ? settings.trial.cache_bytes : int64_t{0}});
   if (shard->count > 1)
     settings.mine = [shard = *shard](const std::string& partition, const std::string& candidate) {
       return shard.has(partition, candidate);
@@ -449,7 +477,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   }
   return Tuned{std::move(program),   std::move(*prepared),
                std::move(machine),   std::move(*explored),
-               !settings.trial.cold, options.exhaustive ? std::numeric_limits<double>::infinity() : *budget};
+               !settings.trial.cold, options.exhaustive ? std::numeric_limits<double>::infinity() : *budget,
+               prepare_seconds};
 }
 
 }  // namespace millrace

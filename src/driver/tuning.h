@@ -60,6 +60,9 @@ struct Machine {
 // `device`: a backend's name.
 Result<Machine> find_machine(const std::string& device, int threads);
 
+// The bytes of the machine's memory that a worker may use.
+int64_t workers_share_of_memory();
+
 // How to find the configs of its partitions on a machine.
 EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine);
 
@@ -75,6 +78,8 @@ Result<double> parse_duration(const std::string& text);
 
 // `path`, or the path of the user's own database if it is empty.
 Result<std::string> database_path(const std::string& path);
+// The same for who only reads it: creates no folder.
+Result<std::string> find_database_path(const std::string& path);
 
 // All candidates of a program on this machine.
 Result<Prepared> all_candidates(const ExploreOptions& options);
@@ -85,8 +90,9 @@ struct Tuned {
   Prepared prepared;
   Machine machine;
   Explored explored;
-  bool from_cache = false;  // the tensors of a step fit into the cache
-  double budget = 0;        // seconds; infinite: none
+  bool from_cache = false;     // the tensors of a step fit into the cache
+  double budget = 0;           // seconds; infinite: none
+  double prepare_seconds = 0;  // that fusing took, and finding the partitions
 };
 
 enum class Measuring {

@@ -13,6 +13,7 @@
 #include "candidates/partitions.h"
 #include "device/backend.h"
 #include "driver/tuning.h"
+#include "measure/memory_watch.h"
 #include "measure/trial_runner.h"
 #include "measure/worker_protocol.h"
 
@@ -37,6 +38,7 @@ class Server {
   Result<Done> open(const std::string& device) {
     Result<std::shared_ptr<Backend>> backend = find_backend(device);
     if (!backend) return backend.error();
+    if ((*backend)->target().own_memory) memory_.emplace(workers_share_of_memory());
     Result<std::unique_ptr<TrialRunner>> trials =
         make_trial_runner(std::move(*backend), prepared_.training.graph, prepared_.candidates.domains);
     if (!trials) return trials.error();
@@ -72,6 +74,7 @@ class Server {
 
   Prepared prepared_;
   std::unique_ptr<TrialRunner> trials_;  // uses prepared_
+  std::optional<MemoryWatch> memory_;    // on a GPU; elsewhere the system has a limit
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ class Executor {
   // One launch, in the plan's order: for timing.
   virtual Result<Done> launch(size_t number) = 0;
 
-  // What the following runs do with denormal numbers, which a GPU computes at full speed.
+  // Whether the next runs flush denormal numbers. A GPU ignores this: it computes them at full speed.
   virtual void set_denormals(Denormals) {}
 
   // The device in whose memory the tensors are, and on whose stream runs are enqueued. Null: tensors are in host

@@ -19,7 +19,7 @@ namespace millrace {
 
 class GpuExecutor : public Executor {
  public:
-  // `launches`: the plan's, lowered. `cubins`: its kernels, and kExecutorKernel.
+  // `launches`: those of the plan, lowered. `cubins`: its kernels, and kExecutorKernel.
   static Result<GpuExecutor> load(std::shared_ptr<Gpu> gpu, const StepPlan& plan, const std::vector<Launch>& launches,
                                   const CubinBundle& cubins, ExecutorMemory memory = ExecutorMemory::own);
 

@@ -147,7 +147,7 @@ Expression ExpressionParser::atom() {
   }
 }
 
-// Strings side by side are one string.
+// Adjacent strings are one string.
 Expression ExpressionParser::string() {
   Expression result = node(ExpressionKind::string, now().location);
   while (now().kind == TokenKind::string) {

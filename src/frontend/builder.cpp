@@ -87,6 +87,7 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& given, SourceLocation location, double value) {
+  const size_t large_factors = large_factors_.size();
   const std::optional<std::vector<Value>> inputs = with_held_numbers(kind, given, location);
   if (!inputs) return Value::broken();
   std::vector<View> views;
@@ -145,6 +146,7 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& given, SourceLoc
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal || is_logical(kind);
   const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
+  for (size_t k = large_factors; k < large_factors_.size(); ++k) large_factors_[k].product = output;
   if (compares) {
     const DType compared = common_dtype(views);
     compared_[output] = is_integer(compared) ? dtype_of_arguments() : compared;

@@ -74,7 +74,7 @@ class Builder {
   // A view whose axes are the marked ones of as many axes as `axes` has; the others have extent one.
   View spread(const View& view, const std::vector<bool>& axes) const;
 
-  // Tensors that are made, not computed from arguments: 0, 1, 2, … along a dimension, and a number everywhere.
+  // Tensors that do not depend on arguments: 0, 1, 2, … along a dimension, and one number everywhere.
   Value positions(DimId dim, SourceLocation location);
   Value filled(double number, const std::vector<DimId>& dims, std::optional<DType> dtype, SourceLocation location);
 
@@ -133,6 +133,10 @@ class Builder {
 
   void add_result(const std::string& name, const View& view, SourceLocation location);
 
+  // Call it when all operators and results are there: a product with a number that its type does not hold is an error,
+  // unless it is only added to what a softmax reads. Then a smaller number hides as well, and the author is warned.
+  void judge_large_factors();
+
   Graph graph;
 
  private:
@@ -142,9 +146,11 @@ class Builder {
   // The type of the arguments, for numbers that are chosen by integers and booleans.
   DType dtype_of_arguments() const;
   // The inputs of kind(inputs) with numbers that the result's type holds: those that are only chosen become its largest
-  // number, others beyond it are an error. Nothing after an error.
+  // number, factors half of it, and others beyond it are an error. Nothing after an error.
   std::optional<std::vector<Value>> with_held_numbers(OperatorKind kind, const std::vector<Value>& inputs,
                                                       SourceLocation location);
+  void report_large_number(double number, DType dtype, SourceLocation location);
+  bool is_only_added_to_scores(TensorId product, const std::vector<std::vector<OperatorId>>& readers) const;
   bool check_floating(const View& view, SourceLocation location);
   // Whether its inputs are booleans, and its output too.
   static bool is_logical(OperatorKind kind);
@@ -179,7 +185,15 @@ class Builder {
   std::optional<TensorId> converted(TensorId tensor, DType dtype, SourceLocation location);
   bool check_boolean(OperatorKind kind, size_t input, const View& view, SourceLocation location);
 
+  // A factor that was replaced, and the product.
+  struct LargeFactor {
+    double number = 0;
+    SourceLocation location;
+    TensorId product;
+  };
+
   Diagnostics& diagnostics_;
+  std::vector<LargeFactor> large_factors_;
   std::string target_;
   uint32_t dropouts_ = 0;  // so far; the next one's subsequence
   bool full_ = false;

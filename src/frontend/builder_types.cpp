@@ -1,9 +1,10 @@
-// The types of what the builder makes: promotion, and what may be done with integers and booleans.
+// Types in the builder: promotion, and the operations that integers and booleans allow.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <set>
 
 #include "base/text.h"
 #include "frontend/builder.h"
@@ -38,6 +39,9 @@ double largest_of(DType dtype) {
     default: return std::numeric_limits<double>::infinity();
   }
 }
+
+// Hides what it is added to from a softmax, and leaves room for the scores.
+double hiding_number(DType dtype) { return largest_of(dtype) / 2; }
 
 std::string shown_number(double number) {
   std::array<char, 32> text{};
@@ -139,17 +143,70 @@ std::optional<std::vector<Value>> Builder::with_held_numbers(OperatorKind kind, 
   const double largest = largest_of(dtype);
   for (Value& input : held) {
     if (input.kind != ValueKind::number || std::isinf(input.number) || !(std::abs(input.number) > largest)) continue;
+    if (kind == OperatorKind::multiply) {
+      large_factors_.push_back({input.number, location, {}});
+      input.number = std::copysign(hiding_number(dtype), input.number);
+      continue;
+    }
     if (computed) {
-      diagnostics_.report(
-          location,
-          concat(shown_number(input.number), " is beyond the largest ", name_of(dtype), ", ", shown_number(largest)),
-          concat("use a smaller number or --dtype ", dtype == DType::float32 ? "float64" : "float32",
-                 "; to hide elements write np.where(keep, x, -1e9)"));
+      report_large_number(input.number, dtype, location);
       return std::nullopt;
     }
     input.number = std::copysign(largest, input.number);
   }
   return held;
+}
+
+void Builder::report_large_number(double number, DType dtype, SourceLocation location) {
+  diagnostics_.report(
+      location,
+      concat(shown_number(number), " is beyond the largest ", name_of(dtype), ", ", shown_number(largest_of(dtype))),
+      concat("use a smaller number or --dtype ", dtype == DType::float32 ? "float64" : "float32",
+             "; to hide elements write np.where(keep, x, -1e9)"));
+}
+
+// Whether the product reaches nothing but softmaxes, in sums with something that is computed, the scores.
+bool Builder::is_only_added_to_scores(TensorId product, const std::vector<std::vector<OperatorId>>& readers) const {
+  using Reached = std::pair<TensorId, bool>;  // a tensor, and whether it contains scores
+  std::set<Reached> known = {{product, false}};
+  std::vector<Reached> waiting(known.begin(), known.end());
+  while (!waiting.empty()) {
+    const auto [tensor, added] = waiting.back();
+    waiting.pop_back();
+    if (results_.contains(tensor) || readers[tensor.at()].empty()) return false;
+    for (const OperatorId reader : readers[tensor.at()]) {
+      const Operator& op = graph.operators[reader.at()];
+      if (op.kind == OperatorKind::softmax && added) continue;
+      const bool sum = op.kind == OperatorKind::add || op.kind == OperatorKind::subtract;
+      if (!sum && op.kind != OperatorKind::copy && op.kind != OperatorKind::where) return false;
+      const auto is_score = [&, read = tensor](const Access& input) {
+        return input.tensor != read && graph.tensor(input.tensor).role != TensorRole::constant;
+      };
+      const bool with_scores = sum && std::any_of(op.inputs.begin(), op.inputs.end(), is_score);
+      const Reached next{op.outputs[0].tensor, added || with_scores};
+      if (known.insert(next).second) waiting.push_back(next);
+    }
+  }
+  return true;
+}
+
+void Builder::judge_large_factors() {
+  if (large_factors_.empty()) return;
+  const std::vector<std::vector<OperatorId>> readers = readers_of(graph);
+  for (const LargeFactor& factor : large_factors_) {
+    if (!factor.product.valid()) continue;  // there is another error
+    const DType dtype = graph.tensor(factor.product).dtype;
+    if (!is_only_added_to_scores(factor.product, readers)) {
+      report_large_number(factor.number, dtype, factor.location);
+      continue;
+    }
+    const std::string taken = shown_number(std::copysign(hiding_number(dtype), factor.number));
+    diagnostics_.warn(
+        factor.location,
+        concat(shown_number(factor.number), " is beyond the largest ", name_of(dtype), ", ",
+               shown_number(largest_of(dtype)), "; ", taken, " is taken, which hides as much from the softmax"),
+        concat("write ", taken, ", or np.where(keep, x, -1e9)"));
+  }
 }
 
 bool Builder::check_floating(const View& view, SourceLocation location) {

@@ -47,7 +47,14 @@ void Diagnostics::report(std::string_view message, std::string_view remedy) {
 }
 
 void Diagnostics::report(SourceLocation location, std::string_view message, std::string_view remedy) {
-  if (full()) return;
+  if (!full()) diagnostics_.push_back(located(location, message, remedy));
+}
+
+void Diagnostics::warn(SourceLocation location, std::string_view message, std::string_view remedy) {
+  if (!silent_ && warnings_.size() < kMost) warnings_.push_back(located(location, message, remedy));
+}
+
+Diagnostic Diagnostics::located(SourceLocation location, std::string_view message, std::string_view remedy) const {
   const size_t offset = std::min(location.offset, text_.size());
   const size_t last_break = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
   const size_t begin = last_break == std::string_view::npos ? 0 : last_break + 1;
@@ -69,7 +76,7 @@ void Diagnostics::report(SourceLocation location, std::string_view message, std:
   diagnostic.caret = characters_in(text_.substr(from, offset - from));
   while (diagnostic.excerpt.ends_with(' ') && characters_in(diagnostic.excerpt) > diagnostic.caret)
     diagnostic.excerpt.pop_back();
-  diagnostics_.push_back(std::move(diagnostic));
+  return diagnostic;
 }
 
 }  // namespace millrace

@@ -143,7 +143,7 @@ class Einsum {
           dims_[label] = name_dim(label, builder_.dim_of(term.view, axis));
         } else if (here != 1 && here != entry->second) {
           return report(concat("'", shown(label), "' is ", entry->second, " in one operand and ", here, " in another"),
-                        "all axes with one letter must have one extent");
+                        "all axes with one letter must have the same extent");
         }
       }
     }

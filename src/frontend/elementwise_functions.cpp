@@ -81,7 +81,7 @@ Value call_causal_mask(const FunctionCall& call, OperatorKind kind) {
   if (view == nullptr) return Value::broken();
   if (view->axes.size() < 2) {
     return call.report("causal_mask needs a tensor with at least two axes",
-                       "the last axis is the key's, the one before it the query's");
+                       "the last axis counts keys, the one before it queries");
   }
   return mapped_arguments(call, kind);
 }

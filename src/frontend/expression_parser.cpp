@@ -110,35 +110,16 @@ Expression ExpressionParser::binary(std::string_view op, SourceLocation location
   return result;
 }
 
-Expression ExpressionParser::chain(std::initializer_list<std::string_view> symbols, Level next) {
+Expression ExpressionParser::chain(std::initializer_list<std::string_view> operators, Level next) {
   Expression left = (this->*next)();
   const auto at_one = [&] {
-    return now().kind == TokenKind::symbol && std::find(symbols.begin(), symbols.end(), now().text) != symbols.end();
+    const bool may_be = now().kind == TokenKind::symbol || now().kind == TokenKind::name;
+    return may_be && std::find(operators.begin(), operators.end(), now().text) != operators.end();
   };
   while (!broken() && at_one()) {
     const Token op = now();
     advance();
     left = binary(op.text, op.location, std::move(left), (this->*next)());
-  }
-  return left;
-}
-
-Expression ExpressionParser::disjunction() {
-  Expression left = conjunction();
-  while (!broken() && at_name("or")) {
-    const SourceLocation location = now().location;
-    advance();
-    left = binary("or", location, std::move(left), conjunction());
-  }
-  return left;
-}
-
-Expression ExpressionParser::conjunction() {
-  Expression left = negation();
-  while (!broken() && at_name("and")) {
-    const SourceLocation location = now().location;
-    advance();
-    left = binary("and", location, std::move(left), negation());
   }
   return left;
 }

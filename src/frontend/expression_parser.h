@@ -33,9 +33,9 @@ class ExpressionParser : public TokenCursor {
   Expression binary(std::string_view op, SourceLocation location, Expression left, Expression right);
   // A chain of the operators, each applied to two expressions of the next level: left to right.
   using Level = Expression (ExpressionParser::*)();
-  Expression chain(std::initializer_list<std::string_view> symbols, Level next);
-  Expression disjunction();
-  Expression conjunction();
+  Expression chain(std::initializer_list<std::string_view> operators, Level next);
+  Expression disjunction() { return chain({"or"}, &ExpressionParser::conjunction); }
+  Expression conjunction() { return chain({"and"}, &ExpressionParser::negation); }
   Expression negation();
   Expression comparison();
   std::string comparison_operator();

@@ -1,5 +1,7 @@
 #include "frontend/frontend.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "frontend/diagnostics.h"
 #include "frontend/fold.h"
@@ -37,6 +39,7 @@ Result<Graph> parse_program(std::string_view text, const ProgramOptions& options
   absorb_copies(graph, copies);
   fold_scales(graph);
   remove_unused(graph);
+  if (options.warn) std::for_each(diagnostics.warnings().begin(), diagnostics.warnings().end(), options.warn);
   return graph;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,10 +17,11 @@ namespace millrace {
 inline constexpr int64_t kProgramBytes = int64_t{1} << 20;
 
 struct ProgramOptions {
-  std::string file = "program.py";  // its name in messages
-  std::string entry;                // the function to take; empty: the last one
-  std::vector<std::string> sizes;   // "tiny" or "J=128"; later ones override
-  std::optional<DType> dtype;       // overrides the type of every tensor
+  std::string file = "program.py";                   // its name in messages
+  std::string entry;                                 // the function to take; empty: the last one
+  std::vector<std::string> sizes;                    // "tiny" or "J=128"; later ones override
+  std::optional<DType> dtype;                        // overrides the type of every tensor
+  std::function<void(const Diagnostic&)> warn = {};  // called with what the author should know
 };
 
 // The text is untrusted: for any bytes, the result is a graph or an error with its location.

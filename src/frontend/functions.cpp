@@ -160,8 +160,9 @@ bool bind_arguments(FunctionCall& call, const std::vector<Value>& values, const 
     }
     const size_t most = keyword.empty() ? parameters.positional : parameters.names.size();
     if (parameter >= most) {
-      const char* const what = most < parameters.names.size() ? " arguments without a name" : " arguments";
-      call.report(keyword.empty() ? concat("'", call.expression.text, "' takes at most ", most, what)
+      const char* const what = most < parameters.names.size() ? " without a name" : "";
+      const char* const noun = most == 1 ? " argument" : " arguments";
+      call.report(keyword.empty() ? concat("'", call.expression.text, "' takes at most ", most, noun, what)
                                   : concat("'", call.expression.text, "' has no argument '", keyword, "'"),
                   usage);
       return false;

@@ -53,7 +53,7 @@ std::optional<View> Builder::gatherable(const Gather& gather, SourceLocation loc
 Value Builder::gather(Gather gather, SourceLocation location) {
   constexpr int64_t kMostPositions = int64_t{1} << 24;  // float32 counts no further
   if (!holds_integers(gather.ids)) {
-    diagnostics_.report(location, "an index must be integers",
+    diagnostics_.report(location, "an index must be a tensor of integers",
                         "pass an argument of type int32 or int64, or np.arange(N)");
     return Value::broken();
   }

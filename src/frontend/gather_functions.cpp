@@ -66,7 +66,7 @@ Value call_cross_entropy(const FunctionCall& call, OperatorKind) {
   if (!fits) {
     return call.report(concat("labels of shape ", call.builder.shape(*labels), " do not fit logits of shape ",
                               call.builder.shape(*logits)),
-                       "labels have the logits' axes but the last, which the logits' classes are along");
+                       "labels have the axes of the logits except the last, which is that of the classes");
   }
   std::vector<bool> last(rank, false);
   last.back() = true;

@@ -106,7 +106,7 @@ class Lexer {
     }
     if (width != indents_.back()) {
       diagnostics_.report({at_}, "this line's indentation matches no line above it",
-                          "indent it as the statements around it");
+                          "indent it like the statements around it");
     }
   }
 

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMaxLowered = 1000000;  // expressions, over all calls and turns of loops
+constexpr size_t kMaxLowered = 1000000;  // expressions, over all calls and iterations of loops
 
 // A type of Python: a parameter of the entry function with a default value keeps that value.
 bool is_python_type(const Expression& annotation) {
@@ -47,6 +47,7 @@ Graph Lowerer::run() {
   calls_.push_back(entry);
   lower_body(*entry, scope, "");
   add_results();
+  builder_.judge_large_factors();
   return std::move(builder_.graph);
 }
 
@@ -155,7 +156,7 @@ void Lowerer::add_results() {
       continue;
     }
     if (is_integer(builder_.graph.tensor(value.view.tensor).dtype)) {
-      report(expression->location, "a result cannot be integers", "write x.astype(float32)");
+      report(expression->location, "a result cannot be a tensor of integers", "write x.astype(float32)");
       continue;
     }
     const std::string name = result_name(*expression, k, results_.size());

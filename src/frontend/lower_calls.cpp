@@ -43,7 +43,7 @@ bool makes_tensor(std::string_view name) {
   return contains(kMakers, name);
 }
 
-// A text that says what a call does anyway: np.pad's mode, the order of a reshape.
+// A text argument that names the only behaviour that we have: np.pad's mode, the order of a reshape.
 bool is_default_text(const Expression& call, size_t k) {
   struct Default {
     std::string_view function, keyword, text;
@@ -187,8 +187,9 @@ Value Lowerer::lower_method(const Expression& call, Scope& scope) {
   const Value base = lower(call.children[0], scope);
   if (base.kind == ValueKind::broken) return base;
   if (base.kind != ValueKind::view)
-    return report(call.location, concat("only tensors have methods, such as '", call.text, "'"),
-                  base.list ? "lists have `xs.append(x)`, as a statement" : "write the function: np.sum(x), len(xs)");
+    return report(
+        call.location, concat("only tensors have methods, such as '", call.text, "'"),
+        base.list ? "lists support `xs.append(x)`, as a statement" : "write the function: np.sum(x), len(xs)");
   if (call.text == "astype") return lower_cast(base, call);
   if (call.text == "copy" && call.children.size() == 1) return base;
   Expression renamed;
@@ -293,7 +294,7 @@ Value Lowerer::lower_einsum_call(const Expression& call, Scope& scope) {
   }
   std::vector<View> operands;
   for (size_t k = 1; k < call.children.size(); ++k) {
-    if (call.keywords[k] == "optimize") continue;  // the order of the products is chosen by cost anyway
+    if (call.keywords[k] == "optimize") continue;  // Millrace chooses the order of the products by cost
     if (!call.keywords[k].empty())
       return report(call.children[k].location, concat("np.einsum has no argument '", call.keywords[k], "' here"),
                     "pass only subscripts and operands");

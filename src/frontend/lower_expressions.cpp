@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -131,19 +132,27 @@ Value Lowerer::lower_tensors(const std::string& op, const Value& left, const Val
       {"/", OperatorKind::divide},    {"<", OperatorKind::less},        {"<=", OperatorKind::less_equal},
       {">", OperatorKind::less},      {">=", OperatorKind::less_equal}, {"==", OperatorKind::equal},
       {"!=", OperatorKind::not_equal}};
-  if (op == "**") {
-    if (right.kind != ValueKind::number) return report(location, "an exponent must be a number", "write x ** 2");
-    return builder_.map(OperatorKind::power, {left}, location, right.number);
-  }
+  if (op == "**") return lower_power(left, right, location);
   if (op == "@") return lower_product(left, right, expression);
   if (op == "&" || op == "|" || op == "^") return lower_logical(op, {left, right}, location);
   const auto found = kOperators.find(op);
   if (found == kOperators.end())
     return report(location, concat("'", op, "' is not defined for tensors"),
-                  "tensors have + - * / and ** with a number");
+                  "tensors support + - * / and ** with a number");
   // a > b is b < a
   if (op.front() == '>') return builder_.map(found->second, {right, left}, location);
   return builder_.map(found->second, {left, right}, location);
+}
+
+// b ** x is exp(x · log b).
+Value Lowerer::lower_power(const Value& base, const Value& exponent, SourceLocation location) {
+  if (exponent.kind == ValueKind::number) return builder_.map(OperatorKind::power, {base}, location, exponent.number);
+  if (base.kind != ValueKind::number)
+    return report(location, "the base or the exponent must be a number", "write x ** 2, or np.exp(y * np.log(x))");
+  if (base.number <= 0)
+    return report(location, "the base of a tensor exponent must be positive", "write 2 ** x, or np.exp(y * np.log(x))");
+  const Value scaled = builder_.map(OperatorKind::multiply, {exponent, Value::of(std::log(base.number))}, location);
+  return builder_.map(OperatorKind::exp, {scaled}, location);
 }
 
 Value Lowerer::lower_logical(const std::string& op, const std::vector<Value>& inputs, SourceLocation location) {

@@ -108,7 +108,7 @@ std::optional<SliceBounds> Lowerer::slice_bounds(const Expression& slice, Scope&
 
 Value Lowerer::index_sequence(const Value& base, const Expression& expression, Scope& scope) {
   if (expression.children.size() != 2)
-    return report(expression.location, "a tuple or list has one index", "write xs[0] or xs[1:]");
+    return report(expression.location, "a tuple or list takes one index", "write xs[0] or xs[1:]");
   const Expression& written = expression.children[1];
   if (written.kind == ExpressionKind::slice) {
     const std::optional<SliceBounds> bounds = slice_bounds(written, scope);

@@ -96,7 +96,7 @@ void Lowerer::lower_update(const Statement& statement, Scope& scope, const std::
     scope[name] = Value::broken();
     return;
   }
-  // Two: the scope's and `left`.
+  // A list with one name has two owners: the scope, and `left`.
   if (left.list && left.items.use_count() > 2) {
     report(statement.location, concat("the list '", name, "' has another name too"),
            concat("write `", name, " = ", name, " + [y]`, which makes a new list"));
@@ -109,7 +109,7 @@ void Lowerer::lower_update(const Statement& statement, Scope& scope, const std::
   if (left.kind == ValueKind::tuple) spend(left.items->size() / 8, statement.location);
 }
 
-// Python changes the list under all its names, so it may have only one. That also keeps lists out of themselves.
+// Python changes the list under all its names, so it may have only one. So a list cannot contain itself either.
 bool Lowerer::is_changeable(const Value& list, const std::string& name, SourceLocation location) {
   if (list.items.use_count() == 1) return true;
   report(location, concat("the list '", name, "' has another name too"),

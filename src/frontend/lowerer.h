@@ -33,7 +33,7 @@ class Lowerer {
     return Value::broken();
   }
 
-  // Counts work: expressions, turns of loops, items copied. Reports once when there is too much of it.
+  // Counts work: expressions, iterations of loops, items copied. Reports once when there is too much of it.
   bool spend(size_t amount, SourceLocation location);
 
   // Arguments and results of the entry function.
@@ -63,6 +63,7 @@ class Lowerer {
   Value lower_unary(const Expression& expression, Scope& scope);
   Value lower_binary(const Expression& expression, Scope& scope);
   Value lower_tensors(const std::string& op, const Value& left, const Value& right, const Expression& expression);
+  Value lower_power(const Value& base, const Value& exponent, SourceLocation location);
   Value lower_logical(const std::string& op, const std::vector<Value>& inputs, SourceLocation location);
   Value lower_product(const Value& left, const Value& right, const Expression& expression);
   Value lower_short_circuit(const Expression& expression, Scope& scope);

@@ -23,7 +23,7 @@ constexpr auto kNumpy = std::to_array<Entry>({
     {"sort argsort msort partition argpartition lexsort sort_complex searchsorted",
      "sorting is not covered; for the largest value write np.max(x, axis=-1)"},
     {"argmax argmin nanargmax nanargmin",
-     "a position is not covered; mark the largest elements with x == np.max(x, axis=-1, keepdims=True)"},
+     "positions of elements are not covered; mark the largest ones with x == np.max(x, axis=-1, keepdims=True)"},
     {"median percentile quantile nanmedian nanpercentile nanquantile",
      "it needs sorting, which is not covered; np.mean, np.max and np.min are"},
     {"unique nonzero flatnonzero argwhere extract compress intersect1d union1d setdiff1d setxor1d trim_zeros",
@@ -168,7 +168,7 @@ constexpr auto kMethodNames = std::to_array<Entry>({
     {"sort argsort partition argpartition searchsorted",
      "sorting is not covered; for the largest value write np.max(x, axis=-1)"},
     {"argmax argmin",
-     "a position is not covered; mark the largest elements with x == np.max(x, axis=-1, keepdims=True)"},
+     "positions of elements are not covered; mark the largest ones with x == np.max(x, axis=-1, keepdims=True)"},
     {"nonzero compress",
      "the shape of the result would depend on the data; keep all elements and write np.where(condition, x, 0)"},
     {"item tolist", "a value is not known before the program runs; compute with the tensor"},
@@ -196,7 +196,7 @@ constexpr auto kMethodNames = std::to_array<Entry>({
 });
 
 constexpr auto kWords = std::to_array<Entry>({
-    {"while", "a loop runs a number of times that is known before: `for k in range(N):`"},
+    {"while", "the number of iterations must be known before the program runs: `for k in range(N):`"},
     {"break", "write the range up to there, or put the statements under `if` with a static condition"},
     {"continue", "put the statements after it under `if` with a static condition"},
     {"class", "write functions with the weights as parameters"},
@@ -206,7 +206,7 @@ constexpr auto kWords = std::to_array<Entry>({
     {"global nonlocal", "pass the value as a parameter and return it"},
     {"yield", "return a tuple or a list"},
     {"lambda", "define a function with `def` at module level"},
-    {"def", "define functions at module level, with all that they use as parameters"},
+    {"def", "define functions at module level, and pass what they use as parameters"},
     {"del", "leave it out: memory is planned for the whole program"},
     {"async await", "leave it out: a program describes tensors, not when they are computed"},
     {"import from", "write imports at the top of the file"},

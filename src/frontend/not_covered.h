@@ -1,5 +1,5 @@
-// What NumPy and Python have and Millrace does not: for each name what to write instead, or why it is not covered.
-// Tests: tests/error/not_covered_*.py, tests/frontend/not_covered_test.cpp.
+// Functions and keywords of NumPy and Python that Millrace lacks: what to write instead of each, or why it is not
+// covered. Tests: tests/error/not_covered_*.py, tests/frontend/not_covered_test.cpp.
 #pragma once
 
 #include <string>

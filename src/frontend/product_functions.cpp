@@ -36,7 +36,7 @@ bool check_pair(const FunctionCall& call, const std::vector<View>& factors, size
   if (a == b) return true;
   call.report(concat("'", call.expression.text, "' of ", call.builder.shape(factors[0]), " and ",
                      call.builder.shape(factors[1]), " would sum over ", a, " and ", b, " elements"),
-              concat("axis ", a_axis, " of the first and axis ", b_axis, " of the second must have one extent"));
+              concat("axis ", a_axis, " of the first and axis ", b_axis, " of the second must have the same extent"));
   return false;
 }
 

@@ -31,7 +31,8 @@ bool ShapeCall::bind(const std::vector<Value>& values, size_t required, bool man
       parameter = static_cast<size_t>(named - parameters.begin());
     }
     if (parameter >= parameters.size()) {
-      report(keyword.empty() ? concat("'", expression.text, "' takes at most ", parameters.size(), " arguments")
+      const char* const noun = parameters.size() == 1 ? " argument" : " arguments";
+      report(keyword.empty() ? concat("'", expression.text, "' takes at most ", parameters.size(), noun)
                              : concat("'", expression.text, "' has no argument '", keyword, "'"),
              usage);
       return false;

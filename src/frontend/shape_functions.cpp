@@ -139,7 +139,7 @@ Value call_broadcast_to(const ShapeCall& call) {
   if (!view || !shape) return Value::broken();
   const auto mismatch = [&] {
     return call.report(concat("shape ", call.builder.shape(*view), " does not broadcast to [", join(*shape, ", "), "]"),
-                       "axes meet from the right, and only an axis of extent one is repeated");
+                       "axes are aligned from the right, and only an axis of extent one is repeated");
   };
   if (shape->size() < view->axes.size()) return mismatch();
   if (!call.fits(std::vector<int64_t>(shape->size(), 1))) return Value::broken();

@@ -1,6 +1,7 @@
 // Axes and the indices that run along them are of one class: if one is split at a point (a divisor of its extent), all
 // of them are, so that plain accesses stay plain. A class is split at the points that a reader suggests and that no
-// access forbids.
+// access forbids. What a join puts beside others gets the join's outer digit too, as an axis of one: then its operators
+// run along a part of the join's indices, and fusion can put them into one kernel.
 #include "frontend/split_axes.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::optional<Quotient> divided(const Position& position, int64_t unit, const st
 
 class AxisSplitter {
  public:
-  explicit AxisSplitter(Graph& graph) : graph_(graph) {}
+  explicit AxisSplitter(Graph& graph) : graph_(graph), producers_(producers_of(graph)) {}
 
   // Whether anything was split.
   bool run() {
@@ -58,7 +59,9 @@ class AxisSplitter {
     gather_suggestions();
     for (size_t k = 0; k < graph_.operators.size(); ++k) forbid_points(k);
     choose_points();
-    return !points_.empty() && rewrite();
+    if (points_.empty()) return false;
+    for (const Operator& op : graph_.operators) find_joined_nodes(op);
+    return rewrite();
   }
 
  private:
@@ -255,13 +258,45 @@ class AxisSplitter {
     }
   }
 
+  // The axes that a join reads along a longer index.
+  void find_joined_nodes(const Operator& op) {
+    if (op.kind != OperatorKind::join) return;
+    const std::vector<int64_t> extents = extents_of_space(op);
+    for (const Access& input : op.inputs) {
+      for (size_t axis = 0; axis < input.axes.size(); ++axis) {
+        const Position& position = input.axes[axis];
+        const bool runs = position.terms.size() == 1 && position.terms[0].stride == 1;
+        const int64_t extent = graph_.extent(graph_.tensor(input.tensor).dims[axis]);
+        if (runs && extent < extents[as_index(position.terms[0].index)]) add_joined(input.tensor, axis);
+      }
+    }
+  }
+
+  // This axis of a map, the map's index along it, and the same of the maps that it reads.
+  void add_joined(TensorId tensor, size_t axis) {
+    const OperatorId maker = producers_[tensor.at()];
+    if (axis_nodes_[tensor.at()] == kFixed || !maker.valid()) return;
+    const Operator& op = graph_.operators[maker.at()];
+    const Position& written = op.outputs[0].axes[axis];
+    const bool maps =
+        info_of(op.kind).operator_class == OperatorClass::elementwise && op.outputs.size() == 1 && op.regions.empty();
+    if (!maps || !written.is_index() || written.terms.empty() || is_one(op, as_index(written.index()))) return;
+    if (!joined_.insert(axis_nodes_[tensor.at()] + static_cast<int>(axis)).second) return;
+    joined_.insert(index_nodes_[maker.at()] + written.index());
+    for (const Access& input : op.inputs) {
+      for (size_t k = 0; k < input.axes.size(); ++k)
+        if (input.axes[k] == written) add_joined(input.tensor, k);
+    }
+  }
+
   // The digits of a node, outermost first: the units at which it is split, from the largest to one.
   std::vector<int64_t> units_of(int node, int64_t extent) {
     std::vector<int64_t> units;
     const auto points = node == kFixed ? points_.end() : points_.find(class_of(node));
     if (points == points_.end()) return {1};
-    std::copy_if(points->second.rbegin(), points->second.rend(), std::back_inserter(units),
-                 [&](int64_t point) { return point == 1 || point < extent; });
+    std::copy_if(points->second.rbegin(), points->second.rend(), std::back_inserter(units), [&](int64_t point) {
+      return point == 1 || point < extent || (point == extent && joined_.contains(node));
+    });
     return units;
   }
 
@@ -290,7 +325,7 @@ class AxisSplitter {
     return entry->second;
   }
 
-  // False, and nothing changes, if a position cannot be written in digits.
+  // Returns false and changes nothing if a position cannot be written in digits.
   bool rewrite() {
     std::vector<Operator> operators = graph_.operators;
     for (size_t k = 0; k < operators.size(); ++k) {
@@ -386,6 +421,7 @@ class AxisSplitter {
   }
 
   Graph& graph_;
+  std::vector<OperatorId> producers_;
   std::vector<int> axis_nodes_;   // of each tensor: the node of its first axis, or kFixed if its shape is the caller's
   std::vector<int> index_nodes_;  // of each operator: the node of its first index
   std::vector<int> parents_;
@@ -397,6 +433,7 @@ class AxisSplitter {
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> digit_names_;  // of a class
   std::map<std::pair<std::string, int64_t>, DimId> dims_;
   std::map<int, SplitPoints> points_;  // of a class
+  std::set<int> joined_;               // nodes that are split at their own extent: a digit of one
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What indexing, reshaping and moving axes make of a view: another view, or, where no view can express it, a copy of
+// Indexing, reshaping and moving the axes of a view. The result is another view, or a copy where no view can express
 // it. Tests: tests/frontend/views_test.cpp.
 #pragma once
 

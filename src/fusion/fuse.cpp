@@ -143,6 +143,7 @@ FusedGraph fuse(const TrainingGraph& training) {
   for (const size_t number : fuser.order()) add_group(near, fuser.group(number), fused);
   fused.stackings = find_stackings(near);
   fused.epilogues = find_epilogues(near);
+  fused.joined_stacks = find_joined_stacks(near, fused.groups);
   return fused;
 }
 

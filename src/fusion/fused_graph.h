@@ -8,8 +8,8 @@
 // members may use it; a reduction over all outer indices crosses the grid in two stages, and no member of the group may
 // use it.
 //
-// A member may run along a part of an index only: its own index is the group's less a shift, and at other points it
-// does nothing. So a concatenation and what it concatenates are one loop nest.
+// A member may run along a part of an index only: its own index is the group's index minus a shift, and at other points
+// it does nothing. So a concatenation and the operators that compute its inputs can share a loop nest.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct FusedOperator {
   std::vector<OperatorId> members;  // in the graph's order
   std::vector<FusedIndex> space;
   std::vector<std::vector<int>> index_of;      // one per member: for each index of its space, the index of the group
-  std::vector<std::vector<int64_t>> shift_of;  // one per member: its own index is the group's less this
+  std::vector<std::vector<int64_t>> shift_of;  // one per member: its own index is the group's index minus this
   std::vector<TensorId> reads;                 // from memory
   std::vector<TensorId> writes;                // to memory
   std::vector<TensorId> interim;               // never in memory
@@ -75,6 +75,17 @@ struct Epilogue {
   int64_t words_saved = 0;
 };
 
+// A join that puts tensors of one shape beside each other along a new axis, as np.stack does, only for contractions:
+// these can read the tensors as a stack instead.
+struct JoinedStack {
+  std::vector<OperatorId> operators;  // copies that only add an axis of extent one, and then the join
+  std::vector<OperatorId> readers;    // the contractions
+  std::vector<TensorId> sources;      // in the order of the axis
+  size_t axis = 0;                    // of the joined tensor: counts the sources
+  std::vector<int> source_axis;       // per axis of the joined tensor; kFixed: the sources lack it
+  int64_t words_saved = 0;            // that the kernels around it move less
+};
+
 struct FusedGraph {
   std::vector<FusedOperator> groups;  // each operator is in exactly one; in execution order
   int64_t words_before = 0;
@@ -82,6 +93,7 @@ struct FusedGraph {
   std::array<int64_t, 3> words_after_by_mask{};  // indexed by MaskStorage
   std::vector<Stacking> stackings;
   std::vector<Epilogue> epilogues;
+  std::vector<JoinedStack> joined_stacks;
 };
 
 // Words with masks stored as bits, as in plans: the measure for whether a change saves words.

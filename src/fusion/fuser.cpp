@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kCousins = 32;  // of more than any layer has, only near ones are considered
 
-// A tensor with more readers than any layer has pairs only readers that are at most so far apart.
+// If a tensor has more readers than in any real layer, only readers within this distance are paired.
 constexpr size_t kMany = 48;
 constexpr size_t kNear = 12;
 

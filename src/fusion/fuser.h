@@ -40,8 +40,8 @@ class Fuser {
 
   bool makes_cycle(size_t a, size_t b) { return order_.merging_makes_cycle(a, b); }
 
-  // Operators that `id` could fuse with: producers and readers of its tensors, and cousins. Of a tensor that more
-  // operators access than any layer has, only those that are near in the graph's order.
+  // Operators that `id` could fuse with: producers and readers of its tensors, and cousins. If more operators access a
+  // tensor than in any real layer, only those that are near in the graph's order.
   std::vector<OperatorId> neighbours(OperatorId id) const;
 
   // How many pairs of groups were tried: proportional to the operators.

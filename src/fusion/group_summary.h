@@ -1,5 +1,5 @@
-// What fusion knows of a group without a look at each member, so that trying to merge two groups takes as long as the
-// tensors that both access, not as long as all members. Merging keeps it up to date.
+// What fusion must know of a group, so that it need not visit each member: trying to merge two groups takes time in
+// proportion to the tensors that both access. Merging keeps it up to date.
 // Tests: tests/fusion/group_summary_test.cpp.
 #pragma once
 

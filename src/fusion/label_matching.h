@@ -33,8 +33,8 @@ class LabelMatching {
 
   const std::vector<Match>& to_a() const { return to_a_; }
 
-  // Whether a label of extent one that the other group reads without an index would become a point of a longer one:
-  // then what is computed there would be read elsewhere.
+  // Whether a label of extent one, which the other group reads without an index, would become one point of a longer
+  // label. The other group would then read the value at other points too, where nothing computes it.
   bool loses_a_unit() const;
 
  private:

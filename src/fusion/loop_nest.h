@@ -41,7 +41,7 @@ struct LoopNest {
 // The loop nest that runs all members; rejected if there is none. `dims`: one per label.
 OrRejected<LoopNest> find_loop_nest(const Graph& graph, const std::vector<DimId>& dims, const GroupSpaces& spaces);
 
-// The number of loops over a row: a user of a reduction runs in the next loop, and a normalization takes two loops.
+// The number of loops over a row: an operator that reads a reduction runs in the next loop; a normalization takes two.
 // `members`: in the graph's order.
 int count_loops(const Graph& graph, const std::vector<DimId>& dims, const GroupSpaces& spaces, const LoopNest& nest,
                 const std::vector<OperatorId>& members);

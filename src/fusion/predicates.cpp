@@ -176,7 +176,8 @@ class PredicateChooser {
     return (points + kBooleansPerWord - 1) / kBooleansPerWord;
   }
 
-  // Predicates that compare the same tensors, as a < b and b < a: a tensor is no longer read only if all are saved.
+  // Predicates that compare the same tensors, such as a < b and b < a. Only if all are saved, a tensor need not be
+  // read.
   std::vector<std::vector<size_t>> of_the_same_tensors(const std::set<size_t>& except) const {
     std::vector<std::vector<size_t>> found;
     std::map<std::set<TensorId>, size_t> numbers;
@@ -373,9 +374,12 @@ std::set<size_t> not_as_expected(const FusedGraph& before, const std::vector<Sav
 }  // namespace
 
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
-  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
   const FusedGraph fused = fuse(training);
-  Recomputed without = recompute(training, fused, epilogues);
+  return save_predicates(training, fused, recompute(training, fused, epilogues), epilogues);
+}
+
+Recomputed save_predicates(const TrainingGraph& training, const FusedGraph& fused, Recomputed without, bool epilogues) {
+  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
   TrainingGraph with_zero = training;
   const std::vector<Predicate> predicates = find_predicates(with_zero.graph);
   std::set<size_t> except;

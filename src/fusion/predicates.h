@@ -14,4 +14,7 @@ namespace millrace {
 // exist; also passed to recompute().
 Recomputed save_predicates(const TrainingGraph& training, bool epilogues);
 
+// The same, where fuse(training) and recompute() of it are known.
+Recomputed save_predicates(const TrainingGraph& training, const FusedGraph& fused, Recomputed without, bool epilogues);
+
 }  // namespace millrace

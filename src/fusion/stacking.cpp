@@ -24,7 +24,8 @@ int64_t words_of_operator(const Graph& graph, const Operator& op) {
   return words_of_all(graph, tensors_in(op.inputs)) + words_of_all(graph, tensors_in(op.outputs));
 }
 
-// For each operator the sets of contractions of which it is, or depends on, a member. Operators come in order.
+// For each operator, the sets of contractions that contain it or an operator that it depends on. Operators come in
+// order.
 class Descent {
  public:
   Descent(const Neighbourhood& near, size_t sets)
@@ -158,7 +159,7 @@ struct Sum {
 // A product can add one tensor, so a sum with one other term can be stacked as a whole.
 constexpr size_t kMostOthers = 1;
 
-// The operator that computes an input of an addition, and nothing but the addition reads it; else invalid.
+// The operator that computes an input of an addition, if only the addition reads its output; otherwise invalid.
 OperatorId own_term(const Neighbourhood& near, const Operator& add, const Access& input) {
   const bool doubles = add.inputs[0].tensor == add.inputs[1].tensor;  // one contraction, not two
   const OperatorId producer = near.producers[input.tensor.at()];

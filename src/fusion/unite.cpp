@@ -229,7 +229,7 @@ class Uniter {
     return along && runs_along_whole_indices(near_.op(member.op).kind);
   }
 
-  // A gather reads any position of its table, which must be in memory; a sum into selected positions is a kernel alone.
+  // A gather may read any position of its table, so the table must be in memory. A scatter_add is a kernel by itself.
   Reason check_gathers() {
     for (const auto side : {&SharedTensor::a, &SharedTensor::b}) {
       const GroupSummary& summary = (side == &SharedTensor::a ? a_ : b_).summary;

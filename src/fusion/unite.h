@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-// Limits of a kernel. The largest one of our models has 138 operators and 75 tensors in memory (Mamba). The 4 KiB of a
-// GPU kernel's parameters have room for 512 pointers. Beyond that the numbers are a choice, not a measurement: they
-// bound what a merge, and later a compiler, has to handle.
+// Limits of a kernel. The largest kernel of our models has 138 operators and 75 tensors in memory (Mamba), and the 4
+// KiB of a GPU kernel's parameters have room for 512 pointers. Between these the limits are a choice, not a
+// measurement: they bound the work of a merge, and later of a compiler.
 inline constexpr size_t kMostMembers = 256;
 inline constexpr size_t kMostTensorsInMemory = 256;
 

@@ -15,7 +15,7 @@ inline constexpr Role kKeyRole = -2;
 inline constexpr Role kInnerRole = -3;
 inline constexpr Role kValueRole = -4;
 inline constexpr Role kNoRole = -5;
-inline constexpr Role kOuterInnerRole = -6;  // the first of two inner indices, as of halves that a rotary embedding has
+inline constexpr Role kOuterInnerRole = -6;  // the first of two inner indices, such as the halves of a rotary embedding
 
 using Roles = std::vector<Role>;  // one per axis of a tensor, or one per index of a space
 

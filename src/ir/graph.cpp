@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <set>
+#include <utility>
+
+#include "ir/distinct_sums.h"
 
 namespace millrace {
 
@@ -122,22 +124,12 @@ Range range_of(const Graph& graph, const Operator& op, const Position& position)
 
 namespace {
 
-// How many positions on an axis the access touches. Exact for one index, for digits of a number and for windows.
+// How many positions on an axis the access touches.
 int64_t positions_touched(const Position& position, const Region& region, int64_t extent) {
-  std::vector<IndexTerm> terms = position.terms;
-  std::sort(terms.begin(), terms.end(),
-            [](const IndexTerm& l, const IndexTerm& r) { return std::abs(l.stride) < std::abs(r.stride); });
-  int64_t count = 1;
-  int64_t reach = 0;
-  int64_t unit = 0;
-  for (const IndexTerm& term : terms) {
-    const int64_t stride = std::abs(term.stride);
-    const int64_t points = region[as_index(term.index)].length();
-    const bool overlaps = stride <= reach;
-    unit = std::gcd(unit, stride);
-    reach += stride * (points - 1);
-    count = overlaps ? std::min(count * points, reach / unit + 1) : count * points;
-  }
+  std::vector<Progression> terms;
+  for (const IndexTerm& term : position.terms)
+    terms.push_back({std::abs(term.stride), region[as_index(term.index)].length()});
+  const int64_t count = distinct_sums(std::move(terms));
   const Range range = range_of(position, region);
   const int64_t inside = std::min(range.last, extent - 1) - std::max<int64_t>(range.first, 0) + 1;
   return std::clamp<int64_t>(std::min(count, inside), 0, extent);

@@ -55,7 +55,7 @@ int64_t points_of_slice(const PushedSlice& slice) {
   return points;
 }
 
-// Whether the access reads each of some elements once, and not just all of them: a slice, a digit or a flip.
+// Whether the access reads each of its elements once, but not the whole tensor in order: a slice, a digit or a flip.
 bool is_slice(const Graph& graph, const Operator& op, const Access& access) {
   const bool flips = std::any_of(access.axes.begin(), access.axes.end(), [](const Position& axis) {
     return std::any_of(axis.terms.begin(), axis.terms.end(), [](const IndexTerm& term) { return term.stride < 0; });

@@ -55,7 +55,7 @@ ScoreBuilder::Made ScoreBuilder::make(TensorId tensor, const Roles& axes) {
   return add_term(tensor, axes);
 }
 
-// Whether reading what it is made of, instead of its result, moves fewer words.
+// Whether reading the operator's inputs, instead of its result, moves fewer words.
 bool ScoreBuilder::saves_words(OperatorId producer) const {
   return fewest_words(producer, 0) < words_of(graph_, graph_.operators[producer.at()].outputs[0].tensor);
 }

@@ -24,7 +24,7 @@ class ScoreBuilder {
 
   // The score or the gradient, by the tensor that has it.
   void give(TensorId tensor, Roles axes, ScoreNode::Kind kind) { given_[tensor] = {std::move(axes), kind}; }
-  // A tensor that is not in memory, so its operator must be applied.
+  // A tensor that is not in memory, so the attention must apply the operator that computes it.
   void require(TensorId tensor) { required_.insert(tensor); }
   // A tensor with the values of another.
   void add_copy(TensorId copy, TensorId original) { copies_[copy] = original; }

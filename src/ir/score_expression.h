@@ -1,5 +1,5 @@
-// What an attention does with a score between its first product and the softmax, and the gradients of that, as an
-// expression: bias, masks, soft-cap, anything elementwise. Kernels, expected values and error bounds are made from it.
+// The computation between an attention's scores and its softmax, and its gradients, as an expression: bias, masks,
+// soft-cap, anything elementwise. Kernels, expected values and error bounds are derived from it.
 // Test: tests/ir/score_expression_test.cpp
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which keys a query sees, where a program says so by positions: causal masks with any offset, sliding windows. Kernels
-// skip the tiles outside. Test: tests/ir/score_expression_test.cpp
+// Which keys a query sees, if a program decides that by positions: causal masks with any offset, sliding windows.
+// Kernels skip the tiles outside. Test: tests/ir/score_expression_test.cpp
 #pragma once
 
 #include <cstdint>

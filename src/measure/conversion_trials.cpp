@@ -40,14 +40,27 @@ std::vector<std::pair<int, int>> ConversionTrials::between(TensorId tensor, std:
   return pairs;
 }
 
-void ConversionTrials::add(TensorId tensor, int from, int to) {
+std::vector<TensorId> ConversionTrials::converted_with(TensorId tensor, int from, int to) const {
   const auto equal = std::find_if(equal_tensors_.begin(), equal_tensors_.end(), [&](const EqualTensors& each) {
     return std::find(each.tensors.begin(), each.tensors.end(), tensor) != each.tensors.end();
   });
-  if (equal == equal_tensors_.end()) return;
+  std::vector<TensorId> converted;
+  if (equal == equal_tensors_.end()) return converted;
   for (const TensorId one : equal->tensors) {
     const auto layouts = static_cast<int>(candidates_.domains[one.at()].layouts.size());
-    if (from < layouts && to < layouts && can_convert(one, from, to)) add_one(one, from, to);
+    if (from < layouts && to < layouts && can_convert(one, from, to)) converted.push_back(one);
+  }
+  return converted;
+}
+
+void ConversionTrials::add(TensorId tensor, int from, int to) {
+  for (const TensorId one : converted_with(tensor, from, to)) add_one(one, from, to);
+}
+
+void ConversionTrials::add_all(TensorId tensor, int from, int to) {
+  for (const TensorId one : converted_with(tensor, from, to)) {
+    add_one(one, from, to);
+    add_rest(one, from, to);
   }
 }
 
@@ -56,8 +69,31 @@ void ConversionTrials::add_one(TensorId tensor, int from, int to) {
   conversions_.push_back(std::make_unique<PartitionCandidates>(enumerate_(tensor, from, to)));
   PartitionCandidates& conversion = *conversions_.back();
   configurations_ += static_cast<double>(conversion.candidates.size());
-  if (conversion.candidates.size() > most_) conversion.candidates.resize(most_);
+  if (conversion.candidates.size() > most_) {
+    const auto cut = conversion.candidates.begin() + static_cast<std::ptrdiff_t>(most_);
+    PartitionCandidates& rest = rest_[{tensor, from, to}];
+    rest.partition = conversion.partition;
+    rest.candidates.assign(cut, conversion.candidates.end());
+    conversion.candidates.erase(cut, conversion.candidates.end());
+  }
   for (const TrialId& trial : classes_.add_conversion(tensor, conversion)) added_.push_back({tensor, from, to, trial});
+}
+
+void ConversionTrials::add_rest(TensorId tensor, int from, int to) {
+  auto rest = rest_.extract({tensor, from, to});
+  if (rest.empty()) return;
+  conversions_.push_back(std::make_unique<PartitionCandidates>(std::move(rest.mapped())));
+  for (const TrialId& trial : classes_.add_conversion(tensor, *conversions_.back()))
+    added_.push_back({tensor, from, to, trial});
+}
+
+std::set<std::tuple<TensorId, int, int>> ConversionTrials::settled() const {
+  std::set<std::tuple<TensorId, int, int>> pairs = converting_;
+  for (const auto& [pair, rest] : rest_) pairs.erase(pair);
+  for (const auto& [tensor, from, to, trial] : added_) {
+    if (!classes_.trial(trial).is_settled()) pairs.erase({tensor, from, to});
+  }
+  return pairs;
 }
 
 double ConversionTrials::expected(TensorId tensor, int from, int to) {

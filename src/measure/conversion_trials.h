@@ -45,7 +45,11 @@ class ConversionTrials {
   std::vector<std::pair<int, int>> between(TensorId tensor, std::set<int> written, std::set<int> read) const;
   // Adds the conversion for the tensor and all equal tensors, unless it was added before.
   void add(TensorId tensor, int from, int to);
+  // The same with all candidates, however many there are.
+  void add_all(TensorId tensor, int from, int to);
   const std::vector<ConversionTrial>& added() const { return added_; }
+  // The pairs of layouts whose candidates all have an outcome.
+  std::set<std::tuple<TensorId, int, int>> settled() const;
   double configurations() const { return configurations_; }
   // The model's seconds, the same for all conversions of a tensor.
   double expected(TensorId tensor, int from, int to);
@@ -54,14 +58,18 @@ class ConversionTrials {
   void find_equal_tensors(const Graph& graph);
   bool can_convert(TensorId tensor, int from, int to) const;
   void add_one(TensorId tensor, int from, int to);
+  void add_rest(TensorId tensor, int from, int to);
+  // The tensors that the conversion is added for.
+  std::vector<TensorId> converted_with(TensorId tensor, int from, int to) const;
 
   const Candidates& candidates_;
   Enumerate enumerate_;
   size_t most_;
   PartitionClasses& classes_;
   std::vector<EqualTensors> equal_tensors_;
-  std::set<std::tuple<TensorId, int, int>> converting_;            // added so far
-  std::vector<std::unique_ptr<PartitionCandidates>> conversions_;  // trials point to them
+  std::set<std::tuple<TensorId, int, int>> converting_;                 // added so far
+  std::vector<std::unique_ptr<PartitionCandidates>> conversions_;       // trials point to them
+  std::map<std::tuple<TensorId, int, int>, PartitionCandidates> rest_;  // candidates that are not tried
   std::vector<ConversionTrial> added_;
   double configurations_ = 0;
   std::map<TensorId, double> seconds_;  // expected

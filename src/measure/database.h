@@ -83,7 +83,7 @@ class Database {
   Result<std::vector<MeasurementRow>> all_of(const std::string& device, const std::string& partition) const;
   Result<std::vector<MeasurementRow>> all_of(const std::string& device,
                                              const std::vector<std::string>& partitions) const;
-  // At most so many of a device's rows, those taken last; sorted by key.
+  // The latest rows of a device, at most this many; sorted by key.
   Result<std::vector<MeasurementRow>> latest_of(const std::string& device, int64_t most) const;
   Result<std::vector<MeasurementRow>> all() const;
   Result<std::vector<DeviceSummary>> list() const;

@@ -22,8 +22,9 @@ Error cannot(const std::string& verb, const std::string& path, int number) {
   const bool forbidden = number == EACCES || number == EPERM || number == EROFS;
   return Error::make(missing || forbidden ? ErrorKind::bad_input : ErrorKind::failed,
                      concat("cannot ", verb, " the database '", path, "': ", std::strerror(number)),
-                     missing ? "check the name; db import and db merge create a new file"
-                             : "check the permissions of the file and its folder");
+                     missing && verb == "create" ? "create its folder first, or pass another file with --db"
+                     : missing                   ? "check the name; db import and db merge create a new file"
+                                                 : "check the permissions of the file and its folder");
 }
 
 Result<Done> check_ours(const std::string& path, const struct stat& status) {
@@ -46,7 +47,8 @@ Result<std::string> readable_database_file(const std::string& path) {
   if (!S_ISREG(status.st_mode))
     return Error::make(
         ErrorKind::bad_input,
-        concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file", ", not a database"));
+        concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file", ", not a database"),
+        "pass a file with --db");
   return std::string(real.get());
 }
 

@@ -38,7 +38,8 @@ Result<std::vector<std::string>> devices_without(const SqliteConnection& connect
       ids.push_back(concat(statement->integer(0).value_or(0)));
   }
   if (devices > 0 && ids.size() == devices)
-    return Error::make(ErrorKind::bad_input, concat("no device's text contains '", text, "', so all rows would go"),
+    return Error::make(ErrorKind::bad_input,
+                       concat("no device's text contains '", text, "', so all rows would be deleted"),
                        "see millrace db list for the devices, or delete the file if you mean all");
   return ids;
 }

@@ -15,11 +15,15 @@ constexpr std::string_view kBetween = "; ";
 
 std::string config_family_of(const Candidate& candidate) {
   if (const auto* gemm = std::get_if<GemmConfig>(&candidate.config)) {
-    if (gemm->library == GemmLibrary::cublaslt) return gemm->tensor_cores ? "cublaslt" : "cublaslt plain";
-    return concat(word_of(gemm->library), gemm->threads_over_loops ? " over" : "");
+    const char* const unfolded = gemm->unfolded == kNoIndex ? "" : " unfolded";
+    if (gemm->library == GemmLibrary::cublaslt)
+      return concat(gemm->tensor_cores ? "cublaslt" : "cublaslt plain", unfolded);
+    return concat(word_of(gemm->library), gemm->threads_over_loops ? " over" : "", unfolded);
   }
   if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config))
     return attention->wgmma ? "attention wgmma" : "attention";
+  if (const auto* attention = std::get_if<CpuAttentionConfig>(&candidate.config))
+    return concat("attention ", attention->threads);
   if (std::holds_alternative<CudnnConfig>(candidate.config)) return "cudnn";
   const auto& kernel = std::get<KernelConfig>(candidate.config);
   const bool lanes =
@@ -45,7 +49,9 @@ std::string shape_of(const Candidate& candidate) {
     return concat(config_family_of(candidate), " ", algorithm.id, " ", algorithm.tile, " ", algorithm.stages, " ",
                   algorithm.cluster);
   }
-  if (std::holds_alternative<AttentionConfig>(candidate.config)) return print_config(candidate.config);
+  if (std::holds_alternative<AttentionConfig>(candidate.config) ||
+      std::holds_alternative<CpuAttentionConfig>(candidate.config))
+    return print_config(candidate.config);
   if (std::holds_alternative<CudnnConfig>(candidate.config)) return config_family_of(candidate);
   const std::optional<GpuShape>& gpu = std::get<KernelConfig>(candidate.config).gpu;
   if (!gpu) return config_family_of(candidate);

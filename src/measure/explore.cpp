@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "measure/background.h"
+#include "measure/certifier.h"
+#include "measure/compile_cost.h"
 #include "measure/conversion_trials.h"
 #include "measure/measurements_maker.h"
 #include "measure/partition_classes.h"
@@ -17,6 +19,7 @@
 #include "measure/refinements.h"
 #include "measure/step_watch.h"
 #include "measure/trial_batch.h"
+#include "measure/trial_log.h"
 #include "measure/trial_times.h"
 #include "measure/wanted_trials.h"
 
@@ -57,8 +60,9 @@ class Explorer {
         recall_(database, settings.device, kernels, settings.configs_under),
         measurements_(graph, candidates, classes_, conversions_),
         background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
-        compiler_(classes_, kernels, background_),
+        compiler_(classes_, kernels),
         wanted_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings, background_),
+        certifier_({graph, candidates, classes_, conversions_, refinements_, measurements_}, settings),
         watch_(candidates, settings, classes_, measurements_, background_),
         times_(settings.hang_seconds, settings.compilers),
         last_(settings.deadline.later_by(settings.baseline_grace)) {}
@@ -70,6 +74,7 @@ class Explorer {
     if (Result<Done> tried = explore_until(settings_.deadline.share(1 - kConversionShare)); !tried)
       return tried.error();
     find_conversions();
+    is_last_ = true;
     if (Result<Done> tried = explore_until(settings_.deadline); !tried) return tried.error();
     return Explored{measurements_.measured(), summary()};
   }
@@ -99,6 +104,7 @@ class Explorer {
     made.seconds = watch_.seconds();
     made.assumed = classes_.assumed();
     made.points = watch_.finish(tried_);
+    made.certificate = certifier_.certificate(watch_.best());
     return made;
   }
 
@@ -155,10 +161,10 @@ class Explorer {
     for (size_t k = 0; k < classes.size(); ++k) {
       if (!next[k]) continue;
       const PartitionClass& candidate_class = classes[k];
-      const auto tried = static_cast<double>(candidate_class.rows.size() + pending[k]);
+      const size_t tried = candidate_class.rows.size() + pending[k];
       const Trial& trial = candidate_class.trials[*next[k]];
-      const double worth =
-          kind_worth(candidate_class, trial, tried) * (expected_seconds(candidate_class, trial) + mean) / (tried + 1);
+      const double worth = kind_worth(candidate_class, trial, tried) *
+                           (expected_seconds(candidate_class, trial) + mean) / (static_cast<double>(tried) + 1);
       if (worth <= best_worth) continue;
       best_worth = worth;
       best = k;
@@ -166,9 +172,14 @@ class Explorer {
     return best;
   }
 
-  static double kind_worth(const PartitionClass& its_class, const Trial& trial, double tried) {
-    if (trial.baseline && tried == 0) return its_class.comes_first ? kPromisingBaselineWorth : kFirstBaselineWorth;
-    if (trial.baseline) return kBaselineWorth;
+  // How many trials of its class come before this one.
+  static bool comes_first(const PartitionClass& its_class, const Trial& trial, size_t tried) {
+    return trial.baseline && tried == 0 && its_class.comes_first;
+  }
+
+  static double kind_worth(const PartitionClass& its_class, const Trial& trial, size_t tried) {
+    if (comes_first(its_class, trial, tried)) return kPromisingBaselineWorth;
+    if (trial.baseline) return tried == 0 ? kFirstBaselineWorth : kBaselineWorth;
     return trial.wanted ? kWantedWorth : 1;
   }
 
@@ -196,14 +207,20 @@ class Explorer {
 
   Result<Done> try_until(const Deadline& end, std::deque<TrialBatch>& ahead) {
     while (!limit(end).passed() && !out_of_time_) {
+      const double begin = now();
       refinements_.add_for_fastest();
-      wanted_.want(end);
       choose_ahead(end, ahead);
-      if (ahead.empty() && wanted_.want_last()) continue;
+      wanted_.want(end);  // while kernels compile
+      certifier_.look(end);
+      if (ahead.empty()) choose_ahead(end, ahead);
+      log_trial(now() - begin, "choose", "");
+      if (ahead.empty() && (wanted_.want_last() || (is_last_ && certifier_.want_last(end)))) continue;
       if (ahead.empty()) return Done{};
       tell("compiling");
+      const double chosen = now();
       std::optional<TrialBatch> batch = fill_in(end, ahead);
       if (!batch) batch = take_ready(limit(end), ahead);
+      log_trial(now() - chosen, "compile", "");
       if (!batch) return Done{};
       if (settings_.compile_ahead) choose_ahead(end, ahead);
       const double before = tried_;
@@ -255,13 +272,7 @@ class Explorer {
     Chosen chosen;
   };
 
-  // The first of the most promising partitions are not in a batch with others, which could take all of the time.
-  bool comes_first(const TrialId& id, size_t pending) const {
-    const PartitionClass& its_class = classes_.all()[id.partition_class];
-    return kind_worth(its_class, classes_.trial(id), static_cast<double>(its_class.rows.size() + pending)) >=
-           kPromisingBaselineWorth;
-  }
-
+  // Those that come first are not in a batch with others, which could take all of the time.
   TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead, const BatchLimits& limits) {
     TrialBatch batch;
     bool only_first = false;
@@ -275,19 +286,26 @@ class Explorer {
       const std::optional<size_t> chosen = choose(next, pending);
       if (!chosen) break;
       const TrialId id{*chosen, *next[*chosen]};
-      const bool first = comes_first(id, pending[*chosen]);
+      const Trial& trial = classes_.trial(id);
+      const PartitionClass& its_class = classes_.all()[*chosen];
+      const bool first = comes_first(its_class, trial, its_class.rows.size() + pending[*chosen]);
       only_first = batch.chosen.empty() ? first : only_first;
       if (only_first && !first) break;
-      const Trial& trial = classes_.trial(id);
-      if (settings_.mine && !settings_.mine(classes_.all()[*chosen].text, trial.text)) {
+      if (settings_.mine && !settings_.mine(its_class.text, trial.text)) {
         classes_.choose(id);
         next[*chosen] = classes_.next_of(*chosen);
         continue;
       }
-      const bool by_library = is_by_library(trial);
-      const double most_kernels = times_.kernels_until(trial.baseline ? last_ : end);
-      if (!by_library && chosen_kernels + batch.kernels + 1 > most_kernels) break;
-      if (!by_library) batch.kernels += 1;
+      const double kernels = kernels_of(trial);
+      const Deadline until = trial.baseline ? last_ : end;
+      if (kernels > 1 && !times_.has_time_for(kernels, until)) {  // there may be time for others
+        next[*chosen].reset();
+        continue;
+      }
+      const bool first_and_long = kernels > 1 && batch.chosen.empty();
+      const bool fits = chosen_kernels + batch.kernels + kernels <= times_.kernels_until(until);
+      if (kernels > 0 && !first_and_long && !fits) break;
+      batch.kernels += kernels;
       classes_.choose(id);
       batch.chosen.push_back(id);
       ++pending[*chosen];
@@ -302,6 +320,12 @@ class Explorer {
 
   static bool is_by_library(const Trial& trial) { return std::holds_alternative<GemmConfig>(trial.candidate->config); }
 
+  // How many small kernels take as long to compile as the trial's; 0: it needs none.
+  static double kernels_of(const Trial& trial) {
+    if (is_by_library(trial)) return 0;
+    return trial.converted.valid() ? 1 : kernels_worth(*trial.partition);
+  }
+
   // Leaves only trials of products that a library computes.
   void drop_kernels(std::vector<std::optional<size_t>>& next) const {
     for (size_t k = 0; k < next.size(); ++k) {
@@ -311,7 +335,7 @@ class Explorer {
 
   Result<Done> try_batch(TrialBatch& batch, const Deadline& end) {
     const CompiledBatch compiled = batch.compiled.get();
-    times_.note_compiled(compiled.kernels, compiled.seconds);
+    times_.note_compiled(compiled.kernels > 0 ? batch.kernels : 0, compiled.seconds);
     for (size_t k = 0; k < batch.chosen.size(); ++k) {
       const TrialId& id = batch.chosen[k];
       const Deadline until = classes_.trial(id).baseline ? last_ : end;
@@ -334,6 +358,7 @@ class Explorer {
     if (!row) return row.error();
     if (row->outcome == Outcome::hung && until.passed()) return leave(id);
     times_.note_tried(id.partition_class, now() - begin);
+    log_trial(now() - begin, "trial", "");
     tried_ += 1;
     return note(id, ready, timeout, std::move(*row));
   }
@@ -403,7 +428,9 @@ class Explorer {
     progress.tried = tried_;
     progress.total = classes_.configurations() + conversions_.configurations() - classes_.not_needed();
     progress.doing = doing;
+    const double begin = now();
     watch_.tell(std::move(progress));
+    log_trial(now() - begin, "select", "");
   }
 
   const Graph& graph_;
@@ -420,12 +447,14 @@ class Explorer {
   const Background background_;
   BatchCompiler compiler_;
   WantedTrials wanted_;
+  Certifier certifier_;
   StepWatch watch_;
   TrialTimes times_;
   const Deadline last_;  // of baselines
   double tried_ = 0;
   std::map<size_t, int> hangs_;  // by class
   bool out_of_time_ = false;     // the worker did not start in time
+  bool is_last_ = false;         // after this, nothing is added to what is explored
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "candidates/candidates.h"
+#include "device/cpu/ceilings.h"
 #include "measure/database.h"
 #include "measure/kernel_maker.h"
 #include "measure/measurements.h"
@@ -42,6 +43,21 @@ struct Wanted {
   std::vector<Conversion> conversions;
 };
 
+// Measurements with a lower bound of every time that is not known.
+struct BoundedMeasurements {
+  Measurements measurements;
+  bool every_layout = true;  // false: partitions have candidates with other layouts, which are not listed
+};
+
+// What two selections say: the best of what is measured, and the best if everything untried took its lower bound.
+struct StepProof {
+  double step = 0;         // seconds of the former; 0: none
+  double lower_bound = 0;  // proven, of the latter
+  // By partition and candidate of the bounded measurements: no selection with it takes less. Empty: unknown.
+  std::vector<std::vector<double>> with;
+  Wanted wanted;  // what the latter uses
+};
+
 struct ExploreSettings {
   // When to stop. Baselines without which there is no measured plan may take `baseline_grace` seconds longer; those
   // that are not tried by then get their expected time.
@@ -57,7 +73,7 @@ struct ExploreSettings {
   bool compile_ahead = false;
   size_t compilers = 1;      // that run at the same time
   double hang_seconds = 60;  // after this time, a trial counts as hung; with a deadline, after a share of the rest
-  // The next candidates of a partition that is not listed whole, at most so many. Null: all are listed.
+  // At most this many next candidates of a partition that is not listed whole. Null: all are listed.
   std::function<std::vector<Candidate>(size_t partition, size_t most)> more;
   // The configs of a partition under given layouts, to recognize candidates that are not listed. Null: all are listed.
   std::function<std::vector<Candidate>(const Partition&, const std::vector<int>& layouts)> configs_under;
@@ -69,8 +85,12 @@ struct ExploreSettings {
   // Whether to try this candidate of a class of partitions, by their texts; another machine tries the others. Null:
   // all.
   std::function<bool(const std::string& partition, const std::string& candidate)> mine;
-  // Both may take so many seconds.
+  // The time that these may take, in seconds.
   std::function<Wanted(const Measurements&, double seconds)> wanted;  // null: every partition is explored by itself
+  // Null: nothing is proven, and candidates are tried even if they cannot be part of a faster plan.
+  std::function<StepProof(const Measurements& measured, const BoundedMeasurements&, double seconds)> prove;
+  Ceilings ceilings;                                                  // for lower bounds of times
+  int threads = 1;                                                    // of library calls
   std::function<double(const Measurements&, double seconds)> select;  // seconds of the best selection; 0: none
   std::function<void(const ExploreProgress&)> progress;
   // The candidates that convert a tensor from one layout to another.

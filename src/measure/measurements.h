@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,18 @@ struct ExplorationPoint {
   double bound = 0;    // seconds of a step if every partition could use its fastest candidate so far
 };
 
+// What was proven about the best step: how fast a step of any of the candidates, tried or not, can be.
+struct Certificate {
+  static constexpr double kFaster = 1e-3;  // a step counts as faster if it takes less time by this fraction
+
+  double step = 0;         // seconds of the best selection then; 0: none was known
+  double lower_bound = 0;  // seconds: no selection of all candidates takes less
+  double candidates = 0;   // how many there are, including conversions
+  bool measured = true;    // false: the step has launches with expected times
+
+  bool is_certified() const { return measured && step > 0 && lower_bound >= step * (1 - kFaster); }
+};
+
 // Statistics of an exploration.
 struct Exploration {
   double configurations = 0;                 // candidates of all partitions
@@ -100,9 +113,12 @@ struct Exploration {
   std::string first_failure;                 // why the first candidate failed
   std::vector<TriedPartition> partitions;    // all partitions, including those no selection can use
   double seconds = 0;
-  double assumed = 0;                    // baselines for which there was no time: they have their expected seconds
-  std::vector<ExplorationPoint> points;  // over time, the last at its end
+  double assumed = 0;                      // baselines for which there was no time: they have their expected seconds
+  std::vector<ExplorationPoint> points;    // over time, the last at its end
+  std::optional<Certificate> certificate;  // nothing: there was no time for it
 
+  // Whether a longer exploration finds nothing faster.
+  bool is_complete() const { return is_whole() || (certificate && certificate->is_certified()); }
   bool is_whole() const { return !estimated && tried + known + not_needed >= configurations + conversions; }
 };
 

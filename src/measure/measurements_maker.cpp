@@ -30,6 +30,12 @@ void drop_unused_partitions(Measurements& made) {
   }
 }
 
+// With more memory, the candidate may be right.
+bool ran_out_of_memory(const PartitionClass& its_class, const Trial& trial) {
+  const auto row = its_class.rows.find(trial.text);
+  return row != its_class.rows.end() && !is_repeatable(row->second.outcome);
+}
+
 // The layouts in which candidates write a tensor, and those in which they read it.
 struct UsedLayouts {
   std::set<int> written;
@@ -119,16 +125,69 @@ std::vector<int> MeasurementsMaker::make_tensors(Measurements& made) const {
   return tensor_of;
 }
 
+MeasuredPartition MeasurementsMaker::make_partition(size_t number, const std::vector<int>& tensor_of) {
+  const Partition& partition = candidates_.partitions[number].partition;
+  MeasuredPartition made{partition.name, partition.pass == Pass::backward, {}, {}, fastest_candidates(number)};
+  for (const TensorId tensor : partition.reads) made.reads.push_back(tensor_of[tensor.at()]);
+  for (const TensorId tensor : partition.writes) made.writes.push_back(tensor_of[tensor.at()]);
+  return made;
+}
+
 void MeasurementsMaker::make_partitions(const std::vector<int>& tensor_of, Untried untried, Measurements& made) {
   for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
-    const Partition& partition = candidates_.partitions[number].partition;
-    MeasuredPartition into{partition.name, partition.pass == Pass::backward, {}, {}, fastest_candidates(number)};
-    for (const TensorId tensor : partition.reads) into.reads.push_back(tensor_of[tensor.at()]);
-    for (const TensorId tensor : partition.writes) into.writes.push_back(tensor_of[tensor.at()]);
-    if (untried == Untried::expect) add_expected_candidates(number, into.candidates);
-    made.partitions.push_back(std::move(into));
+    made.partitions.push_back(make_partition(number, tensor_of));
+    if (untried == Untried::expect) add_expected_candidates(number, made.partitions.back().candidates);
   }
   make_choice_points(made);
+}
+
+BoundedMeasurements MeasurementsMaker::bounded(LowerBounds& bounds, Listed listed) {
+  BoundedMeasurements bounded;
+  Measurements& made = bounded.measurements;
+  const std::vector<int> tensor_of = make_tensors(made);
+  note_measured(bounds);
+  for (size_t number = 0; number < candidates_.partitions.size(); ++number) {
+    made.partitions.push_back(make_partition(number, tensor_of));
+    add_bounded_candidates(number, bounds, listed, made.partitions.back().candidates);
+    bounded.every_layout = bounded.every_layout && classes_.is_listed_whole(number);
+  }
+  make_choice_points(made);
+  make_conversions(tensor_of, made);
+  add_bounded_conversions(tensor_of, bounds, made);
+  return bounded;
+}
+
+void MeasurementsMaker::note_measured(LowerBounds& bounds) const {
+  for (const PartitionClass& each : classes_.all()) {
+    for (const Trial& trial : each.trials) {
+      if (trial.converted.valid() || !trial.is_settled()) continue;
+      const auto row = each.rows.find(trial.text);
+      if (row != each.rows.end() && row->second.outcome == Outcome::measured)
+        bounds.note(*trial.partition, *trial.candidate, row->second.seconds);
+    }
+  }
+}
+
+// The least bound of the untried candidates with the same layouts. Candidates that are not listed have one bound, and
+// their layouts are not known.
+void MeasurementsMaker::add_bounded_candidates(size_t number, LowerBounds& bounds, Listed listed,
+                                               std::vector<MeasuredCandidate>& measured) const {
+  const Partition& partition = candidates_.partitions[number].partition;
+  const PartitionClass& its_class = classes_.class_of(number);
+  std::map<std::vector<int>, std::pair<double, const Trial*>> least;  // by layouts
+  for (const PartitionClasses::OwnCandidate& own : classes_.candidates_of(number)) {
+    const Trial& trial = its_class.trials[own.trial];
+    if (trial.is_settled() && !ran_out_of_memory(its_class, trial) && listed == Listed::all) continue;
+    if (!classes_.fits(partition, *own.candidate)) continue;
+    const double seconds = bounds.seconds(partition, *own.candidate);
+    const auto [known, fresh] = least.try_emplace(own.candidate->layouts, seconds, &trial);
+    if (!fresh && seconds < known->second.first) known->second = {seconds, &trial};
+  }
+  for (const auto& [layouts, bound] : least)
+    measured.push_back({bound.second->text, layouts, bound.first, bound.first, bound.first});
+  if (classes_.is_listed_whole(number)) return;
+  const double any = bounds.seconds(partition);
+  measured.push_back({"", std::vector<int>(tensors_of(partition).size(), 0), any, any, any});
 }
 
 void MeasurementsMaker::add_expected_candidates(size_t number, std::vector<MeasuredCandidate>& measured) const {
@@ -193,6 +252,22 @@ void MeasurementsMaker::add_expected_conversions(const std::vector<int>& tensor_
     for (const auto& [from, to] : conversions_.between(TensorId(k), used.written, used.read)) {
       if (!known.contains({tensor, from, to}))
         made.conversions.push_back({tensor, from, to, conversions_.expected(TensorId(k), from, to)});
+    }
+  }
+}
+
+// Of the same conversions, those that have an untried candidate.
+void MeasurementsMaker::add_bounded_conversions(const std::vector<int>& tensor_of, LowerBounds& bounds,
+                                                Measurements& made) {
+  const std::vector<UsedLayouts> layouts = used_layouts(made);
+  const std::set<std::tuple<TensorId, int, int>> settled = conversions_.settled();
+  for (size_t k = 0; k < graph_.tensors.size(); ++k) {
+    const int tensor = tensor_of[k];
+    if (tensor < 0) continue;
+    const UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+    for (const auto& [from, to] : conversions_.between(TensorId(k), used.written, used.read)) {
+      if (!settled.contains({TensorId(k), from, to}))
+        made.conversions.push_back({tensor, from, to, bounds.conversion_seconds(TensorId(k), from, to)});
     }
   }
 }

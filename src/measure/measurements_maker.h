@@ -9,6 +9,8 @@
 
 #include "candidates/candidates.h"
 #include "measure/conversion_trials.h"
+#include "measure/explore.h"
+#include "measure/lower_bounds.h"
 #include "measure/measurements.h"
 #include "measure/partition_classes.h"
 
@@ -31,6 +33,14 @@ class MeasurementsMaker {
   Measurements measured();
   // Measured times, and expected times for other layouts.
   Measurements expected();
+  // Measured times, and lower bounds of all that is not tried.
+  enum class Listed {
+    all,
+    without_refinements,  // a candidate may have others with its layouts
+  };
+  BoundedMeasurements bounded(LowerBounds& bounds, Listed listed);
+  // Lowers the bounds where measured times are below them.
+  void note_measured(LowerBounds& bounds) const;
   // A partition's fastest candidate for each combination of layouts.
   std::vector<MeasuredCandidate> fastest_candidates(size_t number);
   // Everything that was tried for a partition or an equal one and fits it.
@@ -50,9 +60,13 @@ class MeasurementsMaker {
   // Also makes their choice points.
   void make_partitions(const std::vector<int>& tensor_of, Untried untried, Measurements& made);
   void add_expected_candidates(size_t number, std::vector<MeasuredCandidate>& measured) const;
+  void add_bounded_candidates(size_t number, LowerBounds& bounds, Listed listed,
+                              std::vector<MeasuredCandidate>& measured) const;
   void make_choice_points(Measurements& made) const;
   void make_conversions(const std::vector<int>& tensor_of, Measurements& made) const;
   void add_expected_conversions(const std::vector<int>& tensor_of, Measurements& made);
+  void add_bounded_conversions(const std::vector<int>& tensor_of, LowerBounds& bounds, Measurements& made);
+  MeasuredPartition make_partition(size_t number, const std::vector<int>& tensor_of);
 
   const Graph& graph_;
   const Candidates& candidates_;

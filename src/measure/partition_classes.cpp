@@ -15,6 +15,18 @@ double least_estimate(const PartitionCandidates& partition) {
   return least;
 }
 
+// The alternative that takes the least time by the estimates of its partitions' most promising candidates. Others are
+// tried later: the partitions of an attention that stores its scores can take a thousand times as long as a fused one.
+const std::vector<int>& most_promising(const ChoicePoint& choice_point, const std::vector<double>& estimates) {
+  const auto seconds = [&](const std::vector<int>& alternative) {
+    double sum = 0;
+    for (const int partition : alternative) sum += estimates[static_cast<size_t>(partition)];
+    return sum;
+  };
+  return *std::min_element(choice_point.alternatives.begin(), choice_point.alternatives.end(),
+                           [&](const auto& one, const auto& other) { return seconds(one) < seconds(other); });
+}
+
 // Whether a plan may use the candidate if there was no time to check it. ptxas 13.0 can compile wgmma wrongly,
 // and only cuDNN itself says what it computes.
 bool may_be_assumed(const Candidate& candidate) {
@@ -33,23 +45,12 @@ PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candida
       mode_(mode),
       more_(std::move(more)) {
   for (const PartitionCandidates& partition : candidates_.partitions) add_partition(partition);
+  std::vector<double> estimates;
+  for (const PartitionCandidates& partition : candidates_.partitions) estimates.push_back(least_estimate(partition));
   for (const ChoicePoint& choice_point : candidates_.choice_points) {
-    for (const int partition : most_promising(choice_point))
+    for (const int partition : most_promising(choice_point, estimates))
       classes_[class_of_partition_[static_cast<size_t>(partition)]].comes_first = true;
   }
-}
-
-// The alternative that takes the least time by the estimates of its partitions' most promising candidates. Others are
-// tried later: the partitions of an attention that stores its scores can take a thousand times as long as a fused one.
-const std::vector<int>& PartitionClasses::most_promising(const ChoicePoint& choice_point) const {
-  const auto seconds = [&](const std::vector<int>& alternative) {
-    double sum = 0;
-    for (const int partition : alternative)
-      sum += least_estimate(candidates_.partitions[static_cast<size_t>(partition)]);
-    return sum;
-  };
-  return *std::min_element(choice_point.alternatives.begin(), choice_point.alternatives.end(),
-                           [&](const auto& one, const auto& other) { return seconds(one) < seconds(other); });
 }
 
 // The baselines are the most promising candidate of each config family with the program's own layouts. A partition that
@@ -81,10 +82,22 @@ void PartitionClasses::add_partition(const PartitionCandidates& added) {
   }
 }
 
-// A budget is for the most promising candidates: it does not reach the rest of a partition that was listed but cut.
 bool PartitionClasses::can_grow(size_t partition) const {
-  return more_ && !finished_[partition] &&
-         (mode_ == SearchMode::exhaustive || candidates_.partitions[partition].estimated);
+  return more_ && !finished_[partition] && (mode_ == SearchMode::exhaustive || !is_listed_whole(partition));
+}
+
+bool PartitionClasses::is_listed_whole(size_t partition) const {
+  const PartitionCandidates& listed = candidates_.partitions[partition];
+  return finished_[partition] ||
+         (!listed.estimated && static_cast<double>(own_[partition].size()) >= listed.configurations);
+}
+
+void PartitionClasses::set_hopeless(size_t partition_class, const std::vector<bool>& hopeless) {
+  PartitionClass& its_class = classes_[partition_class];
+  for (size_t number = 0; number < hopeless.size(); ++number) {
+    Trial& trial = its_class.trials[number];
+    if (std::exchange(trial.hopeless, hopeless[number]) && trial.is_open()) its_class.queue.put(number, trial);
+  }
 }
 
 bool PartitionClasses::grow(PartitionClass& its_class) {
@@ -120,7 +133,7 @@ void PartitionClasses::add_recalled(size_t partition, Candidate candidate) {
 void PartitionClasses::finish_partition(size_t partition) {
   finished_[partition] = true;
   const PartitionCandidates& listed = candidates_.partitions[partition];
-  if (!listed.estimated || mode_ != SearchMode::exhaustive) return;
+  if (!listed.estimated) return;
   configurations_ += static_cast<double>(own_[partition].size()) - listed.configurations;
   --estimated_;
 }
@@ -296,7 +309,7 @@ void PartitionClasses::assume(Trial& trial, Expectation& expected, PartitionClas
   row.outcome = Outcome::measured;
   row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
   its_class.rows[trial.text] = row;
-  trial.known = true;
+  trial.known = trial.assumed = true;
   assumed_ += 1;
 }
 

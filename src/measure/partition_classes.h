@@ -54,7 +54,7 @@ class PartitionClasses {
   // A key for each candidate; candidates with equal keys are in one timing class. Null: the classes are unknown.
   using TimingClassKey = std::function<std::string(const Partition&, const Candidate&)>;
 
-  // The next candidates of a partition that is not listed whole, at most so many; none if there are no others.
+  // At most this many next candidates of a partition that is not listed whole; none if there are no others.
   using More = std::function<std::vector<Candidate>(size_t partition, size_t most)>;
 
   // A partition's candidate, and the number of its trial in its class.
@@ -128,6 +128,11 @@ class PartitionClasses {
   double configurations() const { return configurations_; }
   // Whether that number is an estimate.
   bool is_estimated() const { return estimated_ > 0; }
+  // Whether all candidates of a partition are among candidates_of().
+  bool is_listed_whole(size_t partition) const;
+  // Which trials of a class cannot be part of a faster plan: by trial number.
+  void set_hopeless(size_t partition_class, const std::vector<bool>& hopeless);
+
   // How many candidates need not be tried, since another of their timing class is.
   double represented() const { return represented_; }
   // The same plus those that equal a candidate of an equal partition.
@@ -145,7 +150,6 @@ class PartitionClasses {
   bool can_grow(size_t partition) const;
   // The number of a partition's class; adds a class if it is new.
   size_t classify(const Partition& partition);
-  const std::vector<int>& most_promising(const ChoicePoint& choice_point) const;
   Trial make_trial(const Partition& partition, const Candidate& candidate);
   size_t add(PartitionClass& into, Trial trial);
   void try_another_of_class(int timing_class, PartitionClass& its_class);

@@ -123,6 +123,10 @@ class Prober {
     switch (partition_.product.activation) {
       case Activation::none: return;
       case Activation::relu: made.value = std::max(made.value, 0.0); return;
+      case Activation::exact_gelu:
+        made.value *= normal_cdf(made.value);
+        made.magnitude *= normal_cdf(made.magnitude);
+        return;
       case Activation::gelu:
         made.value = gelu_tanh(made.value);
         made.magnitude = gelu_tanh(made.magnitude);
@@ -177,9 +181,9 @@ double tolerance_of(const Graph& graph, const Partition& partition, TensorId ten
   // The GELU of the sum of magnitudes is at least half that sum, and the gradient's slope there is at least 1/2.
   const bool is_result = tensor == partition.product.tensors[2].front();
   const Activation activation = is_result ? partition.product.activation : Activation::none;
-  if (activation == Activation::gelu || activation == Activation::gelu_gradient) sum_error *= 2 * kSteepestGelu;
+  if (is_gelu(activation) || activation == Activation::gelu_gradient) sum_error *= 2 * kSteepestGelu;
   // The GELU of a positive sum is at least half the sum.
-  if (activation == Activation::gelu) sum_error += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);
+  if (is_gelu(activation)) sum_error += kTanhError * std::abs(value) + library_gelu_error(-kMostNegative);
   if (activation == Activation::gelu_gradient) sum_error += kGradientError * 2 * std::abs(magnitude);
   return 2 * sum_error + 2 * storage_error(dtype, value);
 }

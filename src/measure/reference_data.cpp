@@ -11,6 +11,7 @@
 #include "measure/attention_reference_data.h"
 #include "measure/library_gelu.h"
 #include "measure/partition_graph.h"
+#include "measure/rules_to_try.h"
 #include "reference/bounded.h"
 #include "reference/philox.h"
 
@@ -24,7 +25,7 @@ template <class Scalar>
 void allow_for_library(const Partition& partition, const PartitionGraph& subgraph, const Values<Scalar>& values,
                        ReferenceData& reference_data) {
   const bool gradient = partition.product.activation == Activation::gelu_gradient;
-  if (!gradient && partition.product.activation != Activation::gelu) return;
+  if (!gradient && !is_gelu(partition.product.activation)) return;
   const Operator& function = subgraph.graph.operators.back();
   const auto at = std::find(subgraph.writes.begin(), subgraph.writes.end(), function.outputs[0].tensor);
   std::vector<double>& tolerances =
@@ -113,10 +114,9 @@ std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const
   std::vector<double> mask(elements);
   const double scale = 1 / (1 - dropout.value);
   in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
-    for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
-      const bool kept = dropout_keeps(random.seed, random.step, dropout.subsequence, element, dropout.value);
-      mask[element] = kept ? scale : 0;
-    }
+    for_each_kept(random.seed, random.step, dropout.subsequence, static_cast<uint64_t>(begin),
+                  static_cast<uint64_t>(end), dropout.value,
+                  [&](uint64_t element, bool kept) { mask[element] = kept ? scale : 0; });
   });
   return mask;
 }
@@ -154,15 +154,6 @@ std::vector<double> drawn_arguments(const Graph& graph, const DrawRules& rules, 
   return arguments;
 }
 
-DrawRules all_positive(const DrawRules& rules) {
-  DrawRules made = rules;
-  for (DrawRule& rule : made) {
-    rule.middle = 0.625;
-    rule.reach = 0.375;
-  }
-  return made;
-}
-
 ReferenceData draw_inputs(const Graph& graph, const DrawRules& rules, const Partition& partition, uint64_t seed) {
   ReferenceData reference_data;
   reference_data.random = {seed, 1};
@@ -175,10 +166,11 @@ ReferenceData draw_inputs(const Graph& graph, const DrawRules& rules, const Part
       values = dropout_mask(*dropout, elements, reference_data.random);
     } else {
       in_parallel(static_cast<int64_t>(elements), kSlice, [&](int64_t begin, int64_t end) {
-        for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) {
-          const double drawn = drawn_value(rule, uniform_draw(seed, static_cast<uint32_t>(k), element));
-          values[element] = rule.positions == 0 ? rounded_to(rule.dtype, drawn) : drawn;
-        }
+        for_each_draw(seed, static_cast<uint32_t>(k), static_cast<uint64_t>(begin), static_cast<uint64_t>(end),
+                      [&](uint64_t element, double uniform) {
+                        const double drawn = drawn_value(rule, uniform);
+                        values[element] = rule.positions == 0 ? rounded_to(rule.dtype, drawn) : drawn;
+                      });
       });
     }
     reference_data.inputs.push_back(std::move(values));
@@ -230,7 +222,7 @@ Result<ReferenceData> make_reference_data(const Graph& graph, const DrawRules& r
   const bool wide = std::any_of(stored.begin(), stored.end(),
                                 [&](TensorId tensor) { return graph.tensor(tensor).dtype == DType::float64; });
   ReferenceData reference_data;
-  for (const DrawRules& each : {rules, all_positive(rules)}) {
+  for (const DrawRules& each : rules_to_try(graph, rules, partition)) {
     reference_data = draw_inputs(graph, each, partition, seed);
     const Result<bool> finite = wide ? expect<53>(graph, partition, subgraph, reference_data)
                                      : expect<24>(graph, partition, subgraph, reference_data);

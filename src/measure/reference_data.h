@@ -28,15 +28,12 @@ struct ReferenceData {
 // dropout masks. Equal partitions may have different masks and ranges.
 std::string reference_data_name(const Graph& graph, const DrawRules& rules, const Partition& partition);
 
-// `rules`: of the whole graph. If they lead to infinities, all inputs are positive instead.
+// `rules`: of the whole graph; rules_to_try() changes them.
 Result<ReferenceData> make_reference_data(const Graph& graph, const DrawRules& rules, const Partition& partition,
                                           uint64_t seed);
 
 // Reference data without outputs.
 ReferenceData draw_inputs(const Graph& graph, const DrawRules& rules, const Partition& partition, uint64_t seed);
-
-// The same rules, but all numbers from 0.25 to 1.
-DrawRules all_positive(const DrawRules& rules);
 
 // Values for scalar arguments, one per argument of the program.
 std::vector<double> drawn_arguments(const Graph& graph, const DrawRules& rules, uint64_t seed);

@@ -1,5 +1,5 @@
 // One machine's share of the candidates, when several explore the same program. Depends on texts only, so that all of
-// them share out alike. Test: tests/measure/shard_test.cpp
+// them agree on the shares. Test: tests/measure/shard_test.cpp
 #pragma once
 
 #include <cstdint>

@@ -23,9 +23,11 @@ class StepWatch {
 
   // `progress`: the counts and the phase; the rest is added. Selects anew from time to time.
   void tell(ExploreProgress progress);
-  // The curve with a last point.
+  // The curve, with a point for now at its end.
   std::vector<ExplorationPoint> finish(double tried);
   double seconds() const { return now() - begin_; }
+  // Seconds of the best step so far; 0: none yet.
+  double best() const { return selected_; }
 
  private:
   double bound() const;

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "base/parallel.h"
-#include "base/stored_type.h"
+#include "base/stored_values.h"
 
 namespace millrace {
 namespace {
@@ -102,16 +102,7 @@ void put_values(const Graph& graph, TensorId tensor, const Layout& layout, const
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
   for_each_run(graph, tensor, layout, [&](size_t element, size_t offset, size_t count, size_t stride) {
-    const double* const from = values.data() + element;
-    if (type == StoredType::f32) {  // by far the most common type
-      auto* const floats = reinterpret_cast<float*>(to) + offset;
-      for (size_t k = 0; k < count; ++k) floats[k * stride] = static_cast<float>(from[k]);
-      return;
-    }
-    for (size_t k = 0; k < count; ++k) {
-      const uint64_t bits = encode(from[k], type);
-      std::memcpy(to + (offset + k * stride) * bytes, &bits, bytes);
-    }
+    encode_run(values.data() + element, count, type, to + offset * bytes, stride);
   });
 }
 
@@ -128,17 +119,7 @@ std::vector<double> take_values(const Graph& graph, TensorId tensor, const Layou
   const StoredType type = stored_type(graph.tensor(tensor).dtype);
   const auto bytes = static_cast<size_t>(bytes_of(type));
   for_each_run(graph, tensor, layout, [&](size_t element, size_t offset, size_t count, size_t stride) {
-    double* const to = values.data() + element;
-    if (type == StoredType::f32) {
-      const auto* const floats = reinterpret_cast<const float*>(from) + offset;
-      for (size_t k = 0; k < count; ++k) to[k] = floats[k * stride];
-      return;
-    }
-    for (size_t k = 0; k < count; ++k) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, from + (offset + k * stride) * bytes, bytes);
-      to[k] = decode(bits, type);
-    }
+    decode_run(from + offset * bytes, count, type, stride, values.data() + element);
   });
   return values;
 }

@@ -56,6 +56,8 @@ std::string call_text(const Launch& launch) {
   }
   for (const bool packed : {launch.packed[0], launch.packed[1], launch.packed[2], launch.packed_vectors})
     text += packed ? " packed" : " -";
+  for (const StridedCopy& copy : launch.unfolded)
+    for (const CopyAxis& axis : copy.axes) text += concat(" copied ", axis.extent, " by ", axis.stride);
   return text;
 }
 

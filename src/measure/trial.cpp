@@ -16,6 +16,7 @@
 #include "device/cpu/denormals.h"
 #include "measure/guarded_memory.h"
 #include "measure/probes.h"
+#include "measure/sampling.h"
 #include "measure/statistics.h"
 #include "measure/tensor_memory.h"
 #include "measure/trial_log.h"
@@ -27,12 +28,7 @@ constexpr uint64_t kSeed = 20210101;
 constexpr double kLargeProduct = 3e7;  // products of a contraction
 constexpr int64_t kShareOfMemory = 8;  // an eighth of the machine's memory is for reference data
 constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
-constexpr size_t kMostSamples = 40;
-constexpr double kTight = 0.02;
-// Stop sampling a candidate that is this much slower than the best so far, after one and after several samples.
-constexpr double kFarSlower = 1.5;
-constexpr double kSlower = 1.15;
-constexpr size_t kSeveral = 3;
+constexpr double kLong = 2e-3;         // seconds of a run after which its tensors are not in the fastest caches anyway
 // Elements of a large product that are computed from the definition; more where it has no check at small extents.
 constexpr size_t kProbes = 64;
 constexpr size_t kProbesOfParts = 1024;
@@ -59,10 +55,6 @@ void for_each_element(const std::vector<double>& values, const Body& body) {
   in_parallel(static_cast<int64_t>(values.size()), kSlice, [&](int64_t begin, int64_t end) {
     for (auto element = static_cast<size_t>(begin); element < static_cast<size_t>(end); ++element) body(element);
   });
-}
-
-bool is_beaten(double fastest, size_t samples, double best_seconds) {
-  return best_seconds > 0 && fastest > (samples < kSeveral ? kFarSlower : kSlower) * best_seconds;
 }
 
 }  // namespace
@@ -145,6 +137,7 @@ struct Trials::Buffers {
   int64_t bytes = 0;
   std::vector<uint64_t> inputs;   // fingerprints before the candidate ran
   std::vector<uint64_t> outputs;  // fingerprints of outputs that were checked
+  double seconds = 0;             // of the run that made them
 };
 
 Result<Done> Trials::prepare_reference_data(const Partition& partition) {
@@ -185,9 +178,11 @@ std::string Trials::check(const Partition& partition, const std::vector<Layout>&
 
 void Trials::run_poisoned(const Partition& partition, const CpuLaunch& launch, Buffers& buffers) const {
   buffers.poison(partition.reads.size());
+  const double begin = now();
   launch.run(buffers.pointers.data(),
              {known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step},
              buffers.scratch.data());
+  buffers.seconds = now() - begin;
 }
 
 // What the candidate wrote outside of its outputs, or "".
@@ -200,10 +195,9 @@ std::string Trials::misuse(const Partition& partition, const Buffers& buffers) c
   return concat("it changes its input ", graph_.tensor(tensor).name);
 }
 
-// Runs once more after the timing: a candidate must compute every time, not only the first time.
-std::string Trials::check_again(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
-                                Buffers& buffers) const {
-  run_poisoned(partition, launch, buffers);
+// After the timing, which began with poisoned outputs: a candidate must compute every time, not only the first time.
+std::string Trials::check_again(const Partition& partition, const std::vector<Layout>& layouts,
+                                const Buffers& buffers) const {
   if (std::string wrong = misuse(partition, buffers); !wrong.empty()) return wrong;
   // Comparing values takes much longer than comparing bytes.
   if (buffers.fingerprints(partition.reads.size(), buffers.pointers.size()) == buffers.outputs) return "";
@@ -339,18 +333,23 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
     log_trial(checked - begin, "check", partition.name);
     MeasurementRow row = time(partition, layouts, *launch, sets, settings);
     log_trial(now() - checked, "time", partition.name);
-    std::string wrong = check_again(partition, layouts, *launch, sets.front());
+    std::string wrong = check_again(partition, layouts, sets[1 % sets.size()]);
     return wrong.empty() ? row : failed_row(Outcome::wrong, std::move(wrong));
   } catch (const std::bad_alloc&) {
     return failed_row(Outcome::out_of_memory, "the tensors do not fit into memory");
   }
 }
 
+int64_t copies_in_turn(const TrialSettings& settings, double bytes) {
+  if (!settings.cold) return 1;
+  const auto whole = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
+  return std::clamp<int64_t>(settings.cache_bytes / whole + 1, 2, kMostSets);
+}
+
 MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             std::vector<Buffers>& sets, const TrialSettings& settings) const {
   if (settings.cold) {
-    const int64_t bytes = std::max<int64_t>(sets.front().bytes, 1);
-    const int64_t wanted = std::clamp<int64_t>(settings.cache_bytes / bytes + 1, 2, kMostSets);
+    const int64_t wanted = copies_in_turn(settings, static_cast<double>(sets.front().bytes));
     while (static_cast<int64_t>(sets.size()) < wanted) {
       Buffers& added = sets.emplace_back(graph_, partition, layouts, launch.scratch_bytes());
       for (size_t k = 0; k < added.pointers.size(); ++k)
@@ -361,23 +360,33 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
   const auto once = [&](size_t set) {
     launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
   };
+  // This set is checked after the timing. It is the first that runs from here on, and if it is not the last, it runs
+  // again: a candidate must compute every time.
+  Buffers& checked = sets[1 % sets.size()];
+  checked.inputs = sets.front().inputs;
+  checked.outputs = sets.front().outputs;
+  checked.poison(partition.reads.size());
+  size_t set = 1;
+  // The run that was checked warms the caches for a long one; further runs count.
+  double first = sets.front().seconds;
+  if (first < kLong) {
+    const double begin = now();
+    once(set++);
+    first = now() - begin;
+  }
   // Time several short runs together: reading the clock takes some tens of nanoseconds.
-  const double begin = now();
-  once(1);
-  const double first = now() - begin;
   const int repeats = settings.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
-  std::vector<double> samples;
-  size_t set = 2;
-  const double end = now() + settings.seconds;
-  while (samples.size() < kMostSamples && (samples.size() < 5 || now() < end)) {
+  Sampling sampling(first, settings.best_seconds, settings.seconds);
+  while (!sampling.is_enough()) {
     const double from = now();
     for (int k = 0; k < repeats; ++k) once(set++);
-    samples.push_back((now() - from) / repeats);
-    const Estimate known = estimate(samples);
-    if (is_beaten(std::min(known.low, first), samples.size(), settings.best_seconds)) break;
-    if (samples.size() >= 6 && tight(known, kTight)) break;
+    sampling.add((now() - from) / repeats);
   }
-  return measured_row(samples);
+  if (set > 2) {
+    checked.poison(partition.reads.size());
+    once(1);
+  }
+  return measured_row(sampling.samples());
 }
 
 }  // namespace millrace

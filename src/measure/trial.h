@@ -19,7 +19,7 @@ struct TrialSettings {
   bool cold = false;        // time with cold caches: the program's tensors do not fit into the last-level cache
   int64_t cache_bytes = 0;  // size of that cache
   double best_seconds = 0;  // best time of this partition so far; far slower candidates get fewer samples
-  double seconds = 0.12;    // time to spend on samples
+  double seconds = 0.025;   // time to spend on samples of one that may be the fastest
 };
 
 // Returns rows without their key, which the caller fills in.
@@ -30,6 +30,9 @@ class Trials {
   // `function`: the compiled kernel, if the candidate is one.
   MeasurementRow run(const Partition& partition, const Candidate& candidate, void* function,
                      const TrialSettings& settings);
+
+  // Makes the reference data that `run` needs, unless it is there.
+  Result<Done> prepare_reference_data(const Partition& partition);
 
  private:
   struct Buffers;
@@ -43,14 +46,12 @@ class Trials {
   };
   const Small& small();
 
-  Result<Done> prepare_reference_data(const Partition& partition);
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                     Buffers& buffers);
   void run_poisoned(const Partition& partition, const CpuLaunch& launch, Buffers& buffers) const;
   std::string misuse(const Partition& partition, const Buffers& buffers) const;
   std::string compare(const Partition& partition, const std::vector<Layout>& layouts, const Buffers& buffers) const;
-  std::string check_again(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
-                          Buffers& buffers) const;
+  std::string check_again(const Partition& partition, const std::vector<Layout>& layouts, const Buffers& buffers) const;
   std::string check_small(const Partition& partition, const Candidate& candidate);
   Result<Done> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             Buffers& buffers);
@@ -66,6 +67,9 @@ class Trials {
   ReferenceCache references_;
   KnownReference* known_ = nullptr;  // of the partition that is being tried
 };
+
+// How many copies of a candidate's tensors, of this many bytes each, a trial runs on in turn.
+int64_t copies_in_turn(const TrialSettings& settings, double bytes);
 
 // A row for measured samples, in seconds.
 MeasurementRow measured_row(const std::vector<double>& samples);

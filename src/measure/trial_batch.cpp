@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "measure/background.h"
 #include "measure/recall.h"
 
 namespace millrace {
@@ -12,7 +13,8 @@ void BatchCompiler::start(TrialBatch& batch) {
   // Copies, since trials may be added while these compile.
   std::vector<Trial> trials;
   for (const TrialId& chosen : batch.chosen) trials.push_back(classes_.trial(chosen));
-  batch.compiled = run_in_background(mode_, [this, trials = std::move(trials)] { return compile(trials); });
+  batch.compiled =
+      run_in_background(Background::on_a_thread, [this, trials = std::move(trials)] { return compile(trials); });
 }
 
 CompiledBatch BatchCompiler::compile(const std::vector<Trial>& trials) {

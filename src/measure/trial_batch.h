@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "measure/background.h"
 #include "measure/kernel_maker.h"
 #include "measure/partition_classes.h"
 #include "millrace/result.h"
@@ -37,8 +36,7 @@ struct TrialBatch {
 class BatchCompiler {
  public:
   // All references must outlive this and the batches. `kernels` is null without a compiler.
-  BatchCompiler(const PartitionClasses& classes, const KernelMaker* kernels, Background mode)
-      : classes_(classes), kernels_(kernels), mode_(mode) {}
+  BatchCompiler(const PartitionClasses& classes, const KernelMaker* kernels) : classes_(classes), kernels_(kernels) {}
 
   // Starts to compile the kernels of a batch's chosen trials.
   void start(TrialBatch& batch);
@@ -48,7 +46,6 @@ class BatchCompiler {
 
   const PartitionClasses& classes_;
   const KernelMaker* kernels_;
-  Background mode_;
   std::mutex mutex_;
   double compiled_at_ = 0;  // when the last batch was compiled
 };

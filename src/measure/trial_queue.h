@@ -25,14 +25,18 @@ struct Trial {
   std::string text;
   ConfigKind kind;
   bool represented = false;  // another of its timing class is tried instead, unless this is a baseline or wanted
-  bool baseline = false;     // needed for any plan at all: tried whatever the budget
+  bool baseline = false;     // every plan needs it: tried with any budget
   bool wanted = false;       // by a selection
   bool chosen = false;
   bool known = false;       // has an outcome
   bool unfinished = false;  // it had too little time: it counts as hung, but may be right
+  bool assumed = false;     // it was not tried, but has its expected time
   bool recalled = false;    // an earlier run tried it; not yet listed in this one
+  bool hopeless = false;    // no plan with it can be faster than the best one so far
 
-  bool is_open() const { return !chosen && !known; }
+  bool is_open() const { return !chosen && !known && (!hopeless || baseline || wanted); }
+  // Whether its time is known from a trial, or that it has none.
+  bool is_settled() const { return known && !unfinished && !assumed; }
 };
 
 class TrialQueue {

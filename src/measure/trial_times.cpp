@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kFirstKernels = 2;        // of each compiler, before it is known how long one takes to compile
 constexpr double kFirstKernelSeconds = 1;  // until then
+constexpr double kLikelySeconds = 0.25;    // of a small part of a long kernel, until then
 constexpr double kBatchShare = 0.5;        // of the time left
 constexpr double kHangShare = 0.2;         // of the time left
 constexpr double kFirstShare = 0.4;        // the same for the first trial of a class
@@ -16,8 +17,8 @@ constexpr double kTimesSlowest = 5;        // a trial this many times as slow as
 
 }  // namespace
 
-void TrialTimes::note_compiled(size_t kernels, double seconds) {
-  if (kernels > 0) kernel_seconds_ = seconds / static_cast<double>(kernels);
+void TrialTimes::note_compiled(double kernels, double seconds) {
+  if (kernels > 0) kernel_seconds_ = seconds / kernels;
 }
 
 void TrialTimes::note_tried(size_t partition_class, double seconds) {
@@ -34,6 +35,10 @@ double TrialTimes::kernels_until(const Deadline& end) const {
   const double most =
       kernel_seconds_ > 0 ? fit * kBatchShare : std::min(fit, kFirstKernels * static_cast<double>(compilers_));
   return fit >= 1 ? std::max(1.0, most) : 0;
+}
+
+bool TrialTimes::has_time_for(double kernels, const Deadline& end) const {
+  return end.left() >= kernels * (kernel_seconds_ > 0 ? kernel_seconds_ : kLikelySeconds);
 }
 
 double TrialTimes::timeout(size_t partition_class, const Deadline& end) const {

@@ -14,11 +14,14 @@ class TrialTimes {
   // No trial may take longer than `hang_seconds`. `compilers`: how many compile at the same time.
   TrialTimes(double hang_seconds, size_t compilers) : hang_seconds_(hang_seconds), compilers_(compilers) {}
 
-  void note_compiled(size_t kernels, double seconds);
+  // Kernels count as many small ones as they take time (compile_cost.h).
+  void note_compiled(double kernels, double seconds);
   void note_tried(size_t partition_class, double seconds);
 
   // How many kernels can be compiled and tried until then.
   double kernels_until(const Deadline& end) const;
+  // Whether a kernel that takes as long as this many small ones can be compiled until then.
+  bool has_time_for(double kernels, const Deadline& end) const;
   // Whether a trial probably ends before the deadline.
   bool fits(const Deadline& end) const { return end.left() > mean_trial(); }
 

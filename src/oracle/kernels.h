@@ -1,6 +1,7 @@
 // The kernels of the oracle: one thread per output element, plain loops, double precision, a running error bound.
 // The text follows cuda_hardware.h, an enumeration of the operators (namespace kind), task.h and numbers.h. It shares
-// no code with generated kernels. Test: tests/oracle/oracle_test.cpp
+// no code with generated kernels. Over 500 lines because it is one self-contained text. Test:
+// tests/oracle/oracle_test.cpp
 #pragma once
 
 namespace millrace::oracle {

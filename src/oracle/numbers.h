@@ -1,5 +1,5 @@
 // Running error analysis on a GPU, as reference/bounded.h defines it: a number in double precision, and a bound of its
-// error in arithmetic with roundoff u. Written for itself, so that the interpreter can check it. Follows task.h and
+// error in arithmetic with roundoff u. It shares no code with the interpreter, which checks it. Follows task.h and
 // cuda_hardware.h in the kernels' source. Test: tests/oracle/oracle_test.cpp
 #pragma once
 
@@ -38,7 +38,7 @@ MR_DEVICE Number negative(Number a) {
   return a;
 }
 
-// Products and quotients of errors: no error stays none, whatever it is multiplied with.
+// Products and quotients of errors. A zero error stays zero, even times infinity.
 MR_DEVICE double error_product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 MR_DEVICE double error_quotient(double a, double b) { return a == 0 ? 0 : b > 0 ? a / b : infinite(); }
 

@@ -14,7 +14,7 @@ using oracle::Task;
 
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksPerMultiprocessor = 16;
-constexpr int64_t kThreadsPerMultiprocessor = 1024;  // so many at least, if sums are long enough to be shared
+constexpr int64_t kThreadsPerMultiprocessor = 1024;  // at least this many, if sums are long enough to be shared
 constexpr int64_t kFewestTerms = 64;                 // of a thread that shares a sum
 
 // The operators as an enumeration, numbered like OperatorKind.

@@ -1,6 +1,6 @@
 // The oracle on a GPU: computes a graph's tensors there from their definitions, unfused, each output element by one
-// thread in double precision with a running error bound. It is to candidates on a GPU what the interpreter
-// (reference/interpreter.h) is on the CPU; the interpreter checks it. docs/decisions/0013-oracle.md says why.
+// thread in double precision with a running error bound. It checks candidates on a GPU, as the interpreter
+// (reference/interpreter.h) does on the CPU; the interpreter checks it. docs/decisions/0013-oracle.md says why.
 // Test: tests/oracle/oracle_test.cpp
 #pragma once
 

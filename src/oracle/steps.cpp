@@ -13,7 +13,7 @@ using oracle::Formula;
 using oracle::Task;
 using oracle::Term;
 
-// From so many products on, operands are copied first, so that neighbouring threads read neighbouring elements.
+// From this many products on, operands are copied first, so that neighbouring threads read neighbouring elements.
 constexpr double kManyProducts = 1e7;
 
 // The row-major stride of each axis of a tensor.

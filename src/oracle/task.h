@@ -3,7 +3,7 @@
 // Test: tests/oracle/oracle_test.cpp
 #pragma once
 
-// The kernels' compiler has no std::array. Constants of plain enums are numbers in a task, named as constants are.
+// The kernels' compiler has no std::array. Plain enums are numbers in a task, and have the names of constants.
 // NOLINTBEGIN(modernize-avoid-c-arrays, readability-identifier-naming)
 
 namespace millrace::oracle {

@@ -35,7 +35,10 @@ class PlanBuilder {
   Result<StepPlan> run() {
     if (Result<Done> done = take_partitions(); !done) return done.error();
     if (Result<Done> done = take_conversions(); !done) return done.error();
-    for (const Planned& planned : planned_) plan_.launches.push_back(planned.launch);
+    for (const Planned& planned : planned_) {
+      plan_.launches.push_back(planned.launch);
+      plan_.cost += planned.launch.predicted_seconds;
+    }
     add_callers_buffers();
     for (size_t k = 0; k < planned_.size(); ++k) add_buffers_of(static_cast<int>(k));
     place_buffers();
@@ -43,7 +46,6 @@ class PlanBuilder {
     plan_.version = options_.version;
     plan_.device = options_.device;
     plan_.date = options_.date;
-    plan_.cost = selection_.cost;
     plan_.bound = selection_.bound;
     return std::move(plan_);
   }

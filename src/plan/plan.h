@@ -84,8 +84,8 @@ struct StepPlan {
   int64_t scratch_bytes = 0;
   int64_t arena_bytes = 0;  // including scratch
   int64_t sum_bytes = 0;    // of the arena's buffers without reuse
-  double cost = 0;          // predicted seconds of a step
-  double bound = 0;         // lower bound: every partition with its fastest candidate, whatever its layouts
+  double cost = 0;          // predicted seconds of a step: the sum of its launches
+  double bound = 0;         // lower bound: every partition with its fastest candidate, in any layouts
   double default_cost = 0;  // measured seconds of a step before optimization; 0: unknown
   PlanKernels kernels;
 };

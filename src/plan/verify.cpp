@@ -315,8 +315,8 @@ class Check {
       if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: not a time");
       sum += seconds;
     }
-    // Up to rounding. It may be more than the sum: a conversion to a regenerated mask has a cost but no launch, and a
-    // step that two chains of conversions have in common has one launch.
+    // Up to rounding. Plans of earlier versions may have more: they count a step that two chains of conversions share
+    // twice.
     if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
       return concat("cost: less than the sum of the launches, ", sum, " s");
     return {};

@@ -22,7 +22,7 @@ ProductTables::ProductTables(const Graph& graph, const Operator& op) {
 }
 
 bool is_large_product(const Graph& graph, const Operator& op) {
-  constexpr int64_t kFewestPoints = 1 << 18;  // loops are as fast for fewer, and their order is everybody's
+  constexpr int64_t kFewestPoints = 1 << 18;  // for fewer, loops are as fast, and sum in the usual order
   int64_t rows = 1;
   int64_t columns = 1;
   int64_t inner = 1;

@@ -1,5 +1,5 @@
 // Which ranges of the arguments keep every operator in its domain: logarithms, roots, powers and divisors get positive
-// numbers, exponentials do not overflow. Test: tests/reference/draw_rules_test.cpp
+// arguments, and exponentials do not overflow. Test: tests/reference/draw_rules_test.cpp
 #pragma once
 
 #include <vector>

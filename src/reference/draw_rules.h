@@ -1,7 +1,7 @@
-// How inputs are drawn, wherever something is: by optimize, bench, run, trials and tests. Numbers are as training sees
-// them: activations and incoming gradients of size one (their root mean square), weights scaled by their fan-in,
-// weights of a norm near one, biases small. They are in the domain of the program: a logarithm's argument is positive,
-// and no exponential overflows. Test: tests/reference/draw_rules_test.cpp
+// How optimize, bench, run, trials and tests draw inputs. Numbers resemble those in training: activations and incoming
+// gradients of size one (their root mean square), weights scaled by their fan-in, weights of a norm near one, biases
+// small. They are in the domain of the operators: a logarithm's argument is positive, and no exponential overflows.
+// Test: tests/reference/draw_rules_test.cpp
 #pragma once
 
 #include <cstdint>

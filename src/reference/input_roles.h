@@ -1,4 +1,4 @@
-// What an argument is for, as far as the graph shows: it decides the size of drawn numbers.
+// The role of each argument, as far as the graph shows it. It decides the size of drawn numbers.
 // Test: tests/reference/draw_rules_test.cpp
 #pragma once
 

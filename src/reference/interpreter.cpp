@@ -396,6 +396,7 @@ Result<Done> interpret(const Graph& graph, Values<Scalar>& values, const RandomS
 
 double rounded_to(DType dtype, double value) {
   if (!is_floating(dtype) || dtype == DType::float64) return value;
+  if (dtype == DType::float32) return static_cast<float>(value);
   return decode(encode(value, stored_type(dtype)), stored_type(dtype));
 }
 

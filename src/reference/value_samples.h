@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-// Some elements of a tensor, at random points: those of two tensors with the same number are at the same point.
+// Some elements of a tensor, at random points. Elements with the same number, of any two tensors, are at the same
+// point.
 using Samples = std::vector<double>;
 
 // One per tensor. The rules of computed tensors are not used.

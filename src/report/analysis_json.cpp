@@ -4,6 +4,7 @@
 #include "ir/print.h"
 #include "report/analysis_report.h"
 #include "report/json_text.h"
+#include "report/message_json.h"
 
 namespace millrace {
 namespace {
@@ -79,7 +80,8 @@ Json operator_json(const Graph& graph, const OperatorAnalysis& row) {
 
 }  // namespace
 
-std::string analysis_json(const TrainingGraph& training, const Analysis& analysis) {
+std::string analysis_json(const TrainingGraph& training, const Analysis& analysis,
+                          const std::vector<Diagnostic>& warnings) {
   const Graph& graph = training.graph;
   JsonText text;
   text.field("schema_version", kAnalysisVersion);
@@ -90,6 +92,7 @@ std::string analysis_json(const TrainingGraph& training, const Analysis& analysi
   }
   text.field("sizes", sizes);
   text.field("fast_memory_words", analysis.fast_memory_words);
+  if (!warnings.empty()) text.list("warnings", warnings.size(), [&](size_t k) { return message_json(warnings[k]); });
   text.list("operators", analysis.operators.size(),
             [&](size_t k) { return operator_json(graph, analysis.operators[k]); });
 

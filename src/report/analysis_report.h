@@ -3,14 +3,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "analysis/analysis.h"
 #include "autodiff/training_graph.h"
+#include "millrace/result.h"
 
 namespace millrace {
 
 std::string analysis_text(const TrainingGraph& training, const Analysis& analysis, size_t width);
-std::string analysis_json(const TrainingGraph& training, const Analysis& analysis);
+// `warnings`: about the program.
+std::string analysis_json(const TrainingGraph& training, const Analysis& analysis,
+                          const std::vector<Diagnostic>& warnings = {});
 std::string analysis_dot(const TrainingGraph& training, const Analysis& analysis);
 
 }  // namespace millrace

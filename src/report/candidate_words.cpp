@@ -38,20 +38,27 @@ const char* name_of_library(GemmLibrary library) {
     case GemmLibrary::openblas: return "OpenBLAS";
     case GemmLibrary::blis: return "BLIS";
     case GemmLibrary::onednn: return "oneDNN";
+    case GemmLibrary::mkl: return "MKL";
     case GemmLibrary::cublaslt: return "cuBLASLt";
   }
   return "";
 }
 
 std::string words_of(const Graph& graph, const Partition& partition, const GemmConfig& config) {
+  const std::string unfolded =
+      config.unfolded == kNoIndex
+          ? ""
+          : concat(", ", graph.tensor(partition.product.tensors.at(as_index(config.unfolded)).front()).name,
+                   " unfolded (im2col)");
   const std::string text =
       concat("GEMM m=", matrix_index(graph, partition.product, config.m),
              " n=", matrix_index(graph, partition.product, config.n),
              " k=", matrix_index(graph, partition.product, config.k), ", ", name_of_library(config.library), ", ");
   if (config.library == GemmLibrary::cublaslt)
     return concat(text, config.tensor_cores ? "tensor cores" : "no tensor cores", ", ",
-                  config.algorithm.id < 0 ? "its own choice of algorithm" : concat("algorithm ", config.algorithm.id));
-  return concat(text, counted(config.threads, "thread"), config.threads_over_loops ? " over the batch" : "");
+                  config.algorithm.id < 0 ? "its own choice of algorithm" : concat("algorithm ", config.algorithm.id),
+                  unfolded);
+  return concat(text, counted(config.threads, "thread"), config.threads_over_loops ? " over the batch" : "", unfolded);
 }
 
 std::string shape_words(const GpuShape& shape) {
@@ -72,6 +79,11 @@ std::string words_of(const Graph&, const Partition&, const AttentionConfig& conf
   return concat("fused attention, ", counted(config.warps, "warp"), " of ", 16 * config.row_tiles, " rows, tiles of ",
                 config.tile_columns, " columns, ", counted(config.stages, "stage"), config.wgmma ? ", wgmma" : "",
                 config.rows_in_smem ? ", rows in shared memory" : "", config.single_kernel ? ", one kernel" : "");
+}
+
+std::string words_of(const Graph&, const Partition&, const CpuAttentionConfig& config) {
+  return concat("fused attention, tiles of ", config.tile_queries, " queries and ", config.tile_keys, " keys, ",
+                counted(config.threads, "thread"));
 }
 
 std::string words_of(const Graph&, const Partition&, const CudnnConfig&) { return "fused attention, cuDNN"; }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "report/json_text.h"
 #include "report/table.h"
+#include "report/wrap.h"
 
 namespace millrace {
 
@@ -27,24 +28,26 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
     if (entry.rejected.empty()) continue;
     text += concat("  ", entry.partition.name, "\n");
     for (const Rejected& rejected : entry.rejected)
-      text += concat("    ", entry.estimated ? about(rejected.count) : with_commas(rejected.count), "  ",
-                     rejected.reason, "\n");
+      text +=
+          wrapped(rejected.reason,
+                  {width, concat("    ", entry.estimated ? about(rejected.count) : with_commas(rejected.count), "  "),
+                   "      "});
   }
-  for (const Rejected& rejected : candidates.rejected) text += concat("  ", rejected.reason, "\n");
+  for (const Rejected& rejected : candidates.rejected) text += wrapped(rejected.reason, {width, "  ", "      "});
   size_t covers = 0;
   for (const ChoicePoint& choice_point : candidates.choice_points)
     covers += choice_point.alternatives.size() > 1 ? 1 : 0;
-  text += concat("\n", candidates.partitions.size(), " partitions of ", graph.name, ", ",
-                 estimated ? about(total) : with_commas(total), " candidates; ", covers,
-                 covers == 1 ? " choice point" : " choice points",
-                 ". Candidates of layout conversions come in addition, where a selection may need one.\n");
-  return text;
+  const std::string counts = concat(
+      candidates.partitions.size(), " partitions of ", graph.name, ", ", estimated ? about(total) : with_commas(total),
+      " candidates; ", covers, covers == 1 ? " choice point" : " choice points",
+      ". Candidates of layout conversions come in addition, where a selection may need one.");
+  return concat(text, "\n", wrapped(counts, {width, "", ""}));
 }
 
 std::string candidates_json(const Graph& graph, const Candidates& candidates) {
   const auto rejected_json = [](const std::vector<Rejected>& rejected) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Rejected& one : rejected) list.push_back({{"reason", one.reason}, {"count", one.count}});
+    for (const Rejected& one : rejected) list.push_back({{"reason", one.reason}, {"count", count_json(one.count)}});
     return list;
   };
   JsonText json;
@@ -53,7 +56,7 @@ std::string candidates_json(const Graph& graph, const Candidates& candidates) {
   json.list("partitions", candidates.partitions.size(), [&](size_t k) {
     const PartitionCandidates& entry = candidates.partitions[k];
     return nlohmann::ordered_json{{"name", entry.partition.name},
-                                  {"candidates", entry.configurations},
+                                  {"candidates", count_json(entry.configurations)},
                                   {"estimated", entry.estimated},
                                   {"rejected", rejected_json(entry.rejected)}};
   });
@@ -81,6 +84,21 @@ std::string exploration_line(const Exploration& exploration) {
                 outcomes.empty() ? "" : concat(": ", outcomes), others);
 }
 
+std::string certificate_line(const Exploration& exploration) {
+  if (!exploration.certificate) return "";
+  const Certificate& certificate = *exploration.certificate;
+  const std::string candidates = concat(
+      exploration.estimated ? about(certificate.candidates) : with_commas(certificate.candidates), " candidates");
+  if (certificate.is_certified())
+    return concat("certified: no plan of these ", candidates, " is faster (by more than ",
+                  fixed(100 * Certificate::kFaster, 1), " %)");
+  return concat("not certified: no plan of these ", candidates, " takes less than the lower bound of ",
+                shown_seconds(certificate.lower_bound),
+                certificate.step > 0
+                    ? concat(", but untried ones may be faster than the best step, ", shown_seconds(certificate.step))
+                    : "");
+}
+
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration,
                              const CandidateWords& words, size_t width) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
@@ -96,7 +114,8 @@ std::string exploration_text(const Measurements& measurements, const Exploration
     table.row({partition.name, concat(partition.candidates.size()), shown_seconds(low->seconds),
                shown_seconds(high->seconds), words.of(partition.name, low->candidate)});
   }
-  std::string text = concat(table.text(width), "\n", exploration_line(exploration), "\n");
+  std::string text = concat(table.text(width), "\n", wrapped(exploration_line(exploration), {width, "", "  "}));
+  text += wrapped(certificate_line(exploration), {width, "", "  "});
   if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");
   if (const std::vector<double>& spreads = exploration.timing_class_spreads; !spreads.empty()) {
     const auto percent = [&](size_t place) { return concat(fixed(100 * (spreads[place] - 1), 1), " %"); };

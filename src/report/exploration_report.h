@@ -21,6 +21,9 @@ std::string exploration_text(const Measurements& measurements, const Exploration
 // "1,234 of 411,055 candidates in 60 s (1,200 new): 1,233 right, 1 wrong"
 std::string exploration_line(const Exploration& exploration);
 
+// "certified: no plan of these 1,234 candidates is faster", or the proven lower bound; "" if nothing was proven.
+std::string certificate_line(const Exploration& exploration);
+
 // "1,233 right, 1 wrong"
 std::string outcomes_text(const Exploration& exploration);
 

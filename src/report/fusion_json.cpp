@@ -113,6 +113,15 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
                 {"absorbed", operators_json(graph, epilogue.absorbed)},
                 {"words_saved", epilogue.words_saved}};
   });
+  text.list("joined_stacks", fused.joined_stacks.size(), [&](size_t k) {
+    const JoinedStack& stack = fused.joined_stacks[k];
+    std::vector<std::string> sources;
+    for (const TensorId source : stack.sources) sources.push_back(graph.tensor(source).name);
+    return Json{{"absorbed", operators_json(graph, stack.operators)},
+                {"contractions", operators_json(graph, stack.readers)},
+                {"sources", sources},
+                {"words_saved", stack.words_saved}};
+  });
   if (!pairs.empty()) {
     text.list("pairs", pairs.size(), [&](size_t k) {
       const PairExplanation& pair = pairs[k];

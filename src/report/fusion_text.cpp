@@ -3,31 +3,15 @@
 #include "base/text.h"
 #include "report/fusion_report.h"
 #include "report/table.h"
+#include "report/wrap.h"
 
 namespace millrace {
 namespace {
 
-std::string joined_names(const Graph& graph, const std::vector<OperatorId>& operators) {
+std::vector<std::string> names_of(const Graph& graph, const std::vector<OperatorId>& operators) {
   std::vector<std::string> names;
   for (const OperatorId id : operators) names.push_back(graph.operators[id.at()].name);
-  return join(names, ", ");
-}
-
-// Lines of at most `width` columns, broken at ", " and indented.
-std::string wrapped(const std::string& text, size_t width, const std::string& indent) {
-  std::string result;
-  std::string line = indent;
-  for (const std::string& partition : split(text, ',')) {
-    const std::string word =
-        partition.substr(partition.find_first_not_of(' ') == std::string::npos ? 0 : partition.find_first_not_of(' '));
-    if (line.size() > indent.size() && line.size() + word.size() + 2 > width) {
-      result += line + ",\n";
-      line = indent + word;
-    } else {
-      line += line.size() > indent.size() ? ", " + word : word;
-    }
-  }
-  return result + line + "\n";
+  return names;
 }
 
 std::string words_cell(int64_t words, const Unit& unit) {
@@ -49,11 +33,21 @@ std::string groups_table(const Graph& graph, const FusedGraph& fused, const Unit
       table.row({concat("  ", name), op.paper_name, concat(op.members.size()), words_cell(op.words_before, unit),
                  words_cell(op.words_after, unit), percent_less(op.words_before, op.words_after)});
       if (op.members.size() > 1) {
-        std::string members = wrapped(joined_names(graph, op.members), width, "      ");
+        std::string members = wrapped(names_of(graph, op.members), ", ", {width, "      ", "      "});
         members.pop_back();
         table.line(members);
       }
     }
+  }
+  return table.text(width);
+}
+
+std::string joined_text(const Graph& graph, const FusedGraph& fused, const Unit& unit, size_t width) {
+  Table table({Align::left, Align::left, Align::right});
+  table.row({"joins that products can skip", "products", unit.prefix + "words less"});
+  for (const JoinedStack& stack : fused.joined_stacks) {
+    table.row({concat("  ", graph.operators[stack.operators.back().at()].name),
+               join(names_of(graph, stack.readers), ", "), words_cell(stack.words_saved, unit)});
   }
   return table.text(width);
 }
@@ -63,8 +57,8 @@ std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const
   if (!fused.stackings.empty())
     table.row({"contractions that can be stacked", unit.prefix + "words separately", "stacked"});
   for (const Stacking& stacking : fused.stackings) {
-    table.row({concat("  ", joined_names(graph, stacking.contractions)), words_cell(stacking.words_separate, unit),
-               words_cell(stacking.words_stacked, unit)});
+    table.row({concat("  ", join(names_of(graph, stacking.contractions), ", ")),
+               words_cell(stacking.words_separate, unit), words_cell(stacking.words_stacked, unit)});
   }
   std::string text = table.text(width);
   Table epilogues({Align::left, Align::left, Align::right});
@@ -74,7 +68,9 @@ std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const
                    words_cell(epilogue.words_saved, unit)});
   }
   if (!text.empty() && !fused.epilogues.empty()) text += "\n";
-  return text + epilogues.text(width);
+  text += epilogues.text(width);
+  if (fused.joined_stacks.empty()) return text;
+  return concat(text, text.empty() ? "" : "\n", joined_text(graph, fused, unit, width));
 }
 
 }  // namespace

@@ -3,11 +3,20 @@
 // Test: tests/golden/golden_test.cpp
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 namespace millrace {
+
+// A count as an integer, "124" and not "124.0"; other numbers as they are.
+inline nlohmann::ordered_json count_json(double count) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (std::abs(count) < kExact && std::trunc(count) == count) return static_cast<int64_t>(count);
+  return count;
+}
 
 class JsonText {
  public:

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "report/units.h"
+
 namespace millrace {
 
 std::vector<LiveBytes> live_bytes(const StepPlan& plan) {
@@ -20,6 +23,11 @@ std::vector<LiveBytes> live_bytes(const StepPlan& plan) {
 size_t peak_of(const std::vector<LiveBytes>& live) {
   const auto less = [](const LiveBytes& l, const LiveBytes& r) { return l.all() < r.all(); };
   return static_cast<size_t>(std::max_element(live.begin(), live.end(), less) - live.begin());
+}
+
+std::string arena_text(const StepPlan& plan) {
+  return concat(shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes + plan.scratch_bytes),
+                ")");
 }
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -20,5 +21,8 @@ std::vector<LiveBytes> live_bytes(const StepPlan& plan);
 
 // The launch at which most bytes are alive; 0 if there is none.
 size_t peak_of(const std::vector<LiveBytes>& live);
+
+// The arena's bytes, and how many bytes separate buffers would take with the same scratch memory.
+std::string arena_text(const StepPlan& plan);
 
 }  // namespace millrace

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -35,35 +37,59 @@ std::map<std::string, std::string> layouts_of(const StepPlan& plan) {
   return layouts;
 }
 
-DataTable times_table(const StepPlan& a, const StepPlan& b) {
-  DataTable table{"compared_launches",
-                  "Launches of both plans: those of A in order, then those that only B has.",
-                  {{"launch", "launch", false},
-                   {"a_seconds", "A"},
-                   {"b_seconds", "B"},
-                   {"ratio", "B / A"},
-                   {"a_candidate", "candidate in A", false},
-                   {"b_candidate", "candidate in B", false}},
-                  {},
-                  false};
-  const std::map<std::string, Compared> in_a = launches_of(a);
-  const std::map<std::string, Compared> in_b = launches_of(b);
-  std::set<std::string> done;
-  for (const StepPlan* plan : {&a, &b}) {
-    for (const PlanLaunch& launch : plan->launches) {
-      const std::string name = name_of(launch);
-      if (!done.insert(name).second) continue;
-      const auto of_a = in_a.find(name);
-      const auto of_b = in_b.find(name);
-      const double left = of_a != in_a.end() ? of_a->second.seconds : 0;
-      const double right = of_b != in_b.end() ? of_b->second.seconds : 0;
-      table.rows.push_back({name, seconds_cell(left), seconds_cell(right),
-                            left > 0 && right > 0 ? Cell(fixed(right / left, 2), right / left) : Cell("–"),
-                            of_a != in_a.end() ? of_a->second.candidate : "–",
-                            of_b != in_b.end() ? of_b->second.candidate : "–"});
-    }
+// A launch in both plans, or in one.
+struct ComparedRow {
+  std::string name;
+  const Compared* a = nullptr;
+  const Compared* b = nullptr;
+
+  double left() const { return a != nullptr ? a->seconds : 0; }
+  double right() const { return b != nullptr ? b->seconds : 0; }
+  bool differs() const { return a == nullptr || b == nullptr || a->candidate != b->candidate; }
+};
+
+using ComparedLaunches = std::map<std::string, Compared>;
+
+// The largest differences of time first.
+std::vector<ComparedRow> compared_rows(const ComparedLaunches& in_a, const ComparedLaunches& in_b) {
+  std::vector<ComparedRow> rows;
+  for (const auto& [name, launch] : in_a) {
+    const auto other = in_b.find(name);
+    rows.push_back({name, &launch, other != in_b.end() ? &other->second : nullptr});
   }
-  return table;
+  for (const auto& [name, launch] : in_b) {
+    if (!in_a.contains(name)) rows.push_back({name, nullptr, &launch});
+  }
+  const auto change = [](const ComparedRow& row) { return std::abs(row.right() - row.left()); };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const ComparedRow& l, const ComparedRow& r) { return change(l) > change(r); });
+  return rows;
+}
+
+DataTable compared_table(std::string id, std::string caption) {
+  return {std::move(id),
+          std::move(caption),
+          {{"launch", "launch", false},
+           {"a_seconds", "A"},
+           {"b_seconds", "B"},
+           {"difference", "B − A"},
+           {"ratio", "B / A"},
+           {"a_candidate", "candidate in A", false},
+           {"b_candidate", "candidate in B", false}},
+          {},
+          false};
+}
+
+std::vector<Cell> compared_cells(const ComparedRow& row) {
+  const double change = row.right() - row.left();
+  const bool both = row.left() > 0 && row.right() > 0;
+  return {row.name,
+          seconds_cell(row.left()),
+          seconds_cell(row.right()),
+          Cell(concat(change < 0 ? "−" : "+", shown_seconds(std::abs(change))), change),
+          both ? Cell(fixed(row.right() / row.left(), 2), row.right() / row.left()) : Cell("–"),
+          row.a != nullptr ? row.a->candidate : "–",
+          row.b != nullptr ? row.b->candidate : "–"};
 }
 
 DataTable layouts_table(const StepPlan& a, const StepPlan& b) {
@@ -83,6 +109,70 @@ DataTable layouts_table(const StepPlan& a, const StepPlan& b) {
   return table;
 }
 
+std::string shape_of(const PlanProgram& program) {
+  return concat(program.sizes.empty() ? "the program's sizes" : join(program.sizes, ", "),
+                program.dtype.empty() ? "" : concat(" ", program.dtype));
+}
+
+std::string shown_time(double seconds) { return seconds > 0 ? shown_seconds(seconds) : "not measured"; }
+
+std::vector<std::string> warnings_of(const ComparedPlan& a, const ComparedPlan& b) {
+  std::vector<std::string> warnings;
+  const PlanProgram& of_a = a.plan.program;
+  const PlanProgram& of_b = b.plan.program;
+  if (of_a.text != of_b.text || of_a.entry != of_b.entry)
+    warnings.emplace_back(
+        "Warning: these are plans of different programs. Their times compare only if the programs compute the same.");
+  else if (of_a.sizes != of_b.sizes || of_a.dtype != of_b.dtype)
+    warnings.push_back(concat("Warning: the plans have different sizes or storage types: ", shape_of(of_a), " and ",
+                              shape_of(of_b), "."));
+  if (of_a.layouts != of_b.layouts) warnings.emplace_back("The caller's tensors have different layouts in the plans.");
+  if (a.plan.version != b.plan.version) warnings.emplace_back("The plans were made by different versions of Millrace.");
+  if (a.plan.device != b.plan.device)
+    warnings.emplace_back(
+        "The plans were measured on different machines, or with other libraries or threads: their times reflect that "
+        "too.");
+  if (a.step_seconds <= 0 || b.step_seconds <= 0)
+    warnings.emplace_back("Not both steps were measured: millrace bench PLAN --json > PLAN/times.json measures one.");
+  return warnings;
+}
+
+Section differences_section(const StepPlan& a, const StepPlan& b) {
+  Section section{
+      "differences",
+      "What differs",
+      "Launches whose candidates differ or that only one plan has, and tensors whose layouts differ. A launch "
+      "that only one plan has exists because the other plan groups its operators differently.",
+      {}};
+  section.add(compared_timeline_picture(a, b));
+  const ComparedLaunches in_a = launches_of(a);
+  const ComparedLaunches in_b = launches_of(b);
+  DataTable table = compared_table("compared_launches", "Launches that differ, the largest change of time first.");
+  for (const ComparedRow& row : compared_rows(in_a, in_b)) {
+    if (row.differs()) table.rows.push_back(compared_cells(row));
+  }
+  if (table.rows.empty()) section.add("All launches have the same candidates in both plans.");
+  section.add(std::move(table));
+  DataTable layouts = layouts_table(a, b);
+  if (layouts.rows.empty()) section.add("All tensors have the same layouts in both plans.");
+  section.add(std::move(layouts));
+  return section;
+}
+
+Section same_section(const StepPlan& a, const StepPlan& b) {
+  Section section{"same", "What is the same", "Launches that have the same candidate in both plans.", {}};
+  const ComparedLaunches in_a = launches_of(a);
+  const ComparedLaunches in_b = launches_of(b);
+  DataTable table = compared_table("same_launches", "Their times differ as much as two measurements do.");
+  table.folded = true;
+  for (const ComparedRow& row : compared_rows(in_a, in_b)) {
+    if (!row.differs()) table.rows.push_back(compared_cells(row));
+  }
+  if (table.rows.empty()) section.add("There is none.");
+  section.add(std::move(table));
+  return section;
+}
+
 }  // namespace
 
 Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
@@ -97,6 +187,8 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
                               left > 0 && right > 0 ? concat("B is ", fixed(right / left, 3), " times A") : "", left,
                               right});
   };
+  if (a.step_seconds > 0 || b.step_seconds > 0)
+    fact("measured_step_seconds", "a step, measured", a.step_seconds, b.step_seconds, shown_time);
   fact("step_seconds", "a step, as the sum of its launches", a.plan.cost, b.plan.cost, shown_seconds);
   fact("bound_seconds", "the lower bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
   fact("launches", "launches", static_cast<double>(a.plan.launches.size()), static_cast<double>(b.plan.launches.size()),
@@ -106,24 +198,8 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   for (const auto& [name, plan] : {std::pair("A", &a.plan), std::pair("B", &b.plan)})
     document.origin.emplace_back(
         name, concat(plan->program.file, ", ", plan->device, ", millrace ", plan->version, ", ", plan->date));
-  if (a.plan.version != b.plan.version)
-    document.next.emplace_back("The plans were made by different versions of Millrace.");
-  if (a.plan.device != b.plan.device)
-    document.next.emplace_back(
-        "The plans were measured on different machines, or with other libraries or threads: their times reflect that "
-        "too.");
-  Section times{"compared_times",
-                "Times and candidates",
-                "The time of every launch, measured when the plan was made. A launch that only one plan has "
-                "exists because the other plan groups its operators differently.",
-                {}};
-  times.add(compared_timeline_picture(a.plan, b.plan));
-  times.add(times_table(a.plan, b.plan));
-  Section layouts{"compared_layouts", "Layouts", "The order of each tensor's axes in memory, outermost first.", {}};
-  DataTable differing = layouts_table(a.plan, b.plan);
-  if (differing.rows.empty()) layouts.add("All tensors have the same layouts in both.");
-  layouts.add(std::move(differing));
-  document.sections = {times, layouts};
+  document.next = warnings_of(a, b);
+  document.sections = {differences_section(a.plan, b.plan), same_section(a.plan, b.plan)};
   return document;
 }
 

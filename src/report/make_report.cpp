@@ -1,7 +1,12 @@
 #include "report/make_report.h"
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 #include "base/quote.h"
 #include "base/text.h"
+#include "report/answers.h"
 #include "report/exploration_report.h"
 #include "report/html/pictures.h"
 #include "report/report_sections.h"
@@ -16,41 +21,72 @@ std::string less(double before, double after) {
   return before >= after ? concat(percent(1 - after / before), " less") : concat(percent(after / before - 1), " more");
 }
 
+// The timeline of the step before is shorter than its measured time by these.
+std::string without_a_time(const StepMetrics& metrics) {
+  const auto count = std::count_if(metrics.before.begin(), metrics.before.end(),
+                                   [](const Piece& piece) { return piece.seconds <= 0; });
+  if (count == 0) return "";
+  return concat("; ", count, count == 1 ? " operator before was" : " operators before were",
+                " not timed alone, so the timeline of the step before lacks ", count == 1 ? "it" : "them");
+}
+
 std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   const StepPlan& plan = artefacts.plan;
   std::vector<Fact> facts;
   const bool known = plan.default_cost > 0;
   const std::string before = known ? shown_seconds(plan.default_cost) : "";
   const auto faster = [&](double after) {
-    return known && after > 0 ? concat(shown_ratio(plan.default_cost / after), " times as fast")
-                              : "the step before optimization was not measured";
+    return known && after > 0
+               ? concat(shown_ratio(plan.default_cost / after), " times as fast", without_a_time(metrics))
+               : "the step before optimization was not measured";
   };
   const std::optional<double> exact = known ? std::optional(plan.default_cost) : std::nullopt;
-  facts.push_back({"step_seconds", "a step, after: as the sum of its launches", before, shown_seconds(plan.cost),
-                   faster(plan.cost), exact, plan.cost});
   if (artefacts.step_seconds > 0)
-    facts.push_back({"measured_step_seconds", "a whole step, measured", before, shown_seconds(artefacts.step_seconds),
+    facts.push_back({"measured_step_seconds", "a step, measured", before, shown_seconds(artefacts.step_seconds),
                      faster(artefacts.step_seconds), exact, artefacts.step_seconds});
+  facts.push_back({"step_seconds", "a step, as the sum of its launches", artefacts.step_seconds > 0 ? "" : before,
+                   shown_seconds(plan.cost),
+                   artefacts.step_seconds > 0 ? "each launch as it was tried" : faster(plan.cost), exact, plan.cost});
   facts.push_back({"words", "words moved to and from memory", short_count(metrics.words_before),
                    short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
                    metrics.words_before, metrics.words_after});
+  facts.push_back({"bytes", "bytes moved, modelled", short_bytes(metrics.bytes_before),
+                   short_bytes(metrics.bytes_after), less(metrics.bytes_before, metrics.bytes_after),
+                   metrics.bytes_before, metrics.bytes_after});
   facts.push_back({"launches", "launches", concat(metrics.before.size()), concat(metrics.after.size()),
                    "operators before; fused operators, products and layout conversions after",
                    static_cast<double>(metrics.before.size()), static_cast<double>(metrics.after.size())});
   if (plan.bound > 0)
     facts.push_back({"bound_seconds", "the lower bound: every launch with its fastest candidate, layouts ignored", "",
                      shown_seconds(plan.bound),
-                     concat("the step is ", percent(plan.cost / plan.bound - 1), " above it; ", artefacts.method),
+                     concat("the sum of its launches is ", percent(std::max(0.0, plan.cost / plan.bound - 1)),
+                            " above it", artefacts.method.empty() ? "" : concat("; ", artefacts.method)),
                      std::nullopt, plan.bound});
-  const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
-  facts.push_back({"arena_bytes", "memory for temporaries", short_bytes(static_cast<double>(plan.sum_bytes)),
-                   short_bytes(static_cast<double>(plan.arena_bytes)),
-                   concat("one buffer per tensor before; one arena after",
-                          scratch > 0 ? concat(", of which ", short_bytes(static_cast<double>(scratch)),
-                                               " are scratch space of running launches")
-                                      : ""),
-                   static_cast<double>(plan.sum_bytes), static_cast<double>(plan.arena_bytes)});
+  if (const double tried = artefacts.exploration.tried + artefacts.exploration.known; tried > 0)
+    facts.push_back(
+        {"tried", "candidates tried", "", with_commas(tried),
+         concat("of ", with_commas(artefacts.exploration.configurations + artefacts.exploration.conversions)),
+         std::nullopt, tried});
+  const auto apart = static_cast<double>(plan.sum_bytes + plan.scratch_bytes);
+  facts.push_back(
+      {"arena_bytes", "memory for temporaries", short_bytes(apart), short_bytes(static_cast<double>(plan.arena_bytes)),
+       concat("one buffer per tensor before; one arena after",
+              plan.scratch_bytes > 0 ? concat("; both with ", short_bytes(static_cast<double>(plan.scratch_bytes)),
+                                              " of scratch space for running launches")
+                                     : ""),
+       apart, static_cast<double>(plan.arena_bytes)});
   return facts;
+}
+
+// The letters in layouts: every size's name with its extent.
+std::string axes_of(const Graph& graph) {
+  std::map<std::string, int64_t> extents;
+  for (const Dim& dim : graph.dims) {
+    if (is_size(dim)) extents.emplace(dim.name, dim.extent);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, extent] : extents) texts.push_back(concat(name, "=", extent));
+  return join(texts, ", ");
 }
 
 std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts& artefacts) {
@@ -58,6 +94,7 @@ std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts
   std::vector<std::pair<std::string, std::string>> origin{{"program", artefacts.program}};
   if (!program.entry.empty()) origin.emplace_back("entry", program.entry);
   if (!program.sizes.empty()) origin.emplace_back("sizes", join(program.sizes, ", "));
+  if (const std::string axes = axes_of(artefacts.training.graph); !axes.empty()) origin.emplace_back("axes", axes);
   if (!program.dtype.empty()) origin.emplace_back("stored as", program.dtype);
   origin.emplace_back("machine", artefacts.plan.device);
   origin.emplace_back("millrace", artefacts.plan.version);
@@ -65,27 +102,25 @@ std::vector<std::pair<std::string, std::string>> origin_of(const ReportArtefacts
   return origin;
 }
 
-// The launch whose limit explains the least of its time has the most to gain.
-std::vector<std::string> next_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+// Several times what the exploration took, so that more is found.
+std::string larger_budget(const Exploration& exploration) {
+  constexpr double kTimes = 4;
+  constexpr double kLeast = 300;
+  constexpr double kMinute = 60;
+  const double took = exploration.points.empty() ? 0 : exploration.points.back().seconds;
+  return concat(fixed(std::ceil(std::max(kLeast, kTimes * took) / kMinute), 0), "m");
+}
+
+// Commands that can be pasted.
+std::vector<std::string> next_of(const ReportArtefacts& artefacts) {
   std::vector<std::string> next;
-  const Piece* worst = nullptr;
-  double most = 0;
-  for (const Piece& piece : metrics.after) {
-    const std::optional<Limit> limit = limit_of(piece, metrics.peaks);
-    if (!limit || piece.seconds * (1 - limit->fraction) <= most) continue;
-    most = piece.seconds * (1 - limit->fraction);
-    worst = &piece;
-  }
-  if (worst != nullptr)
-    next.push_back(concat("The largest possible gain is at ", worst->name, ": ", shown_seconds(worst->seconds),
-                          " where the limits measured on this machine allow ", shown_seconds(worst->seconds - most),
-                          "."));
-  const double tried = artefacts.exploration.tried + artefacts.exploration.known;
-  const double all = artefacts.exploration.configurations + artefacts.exploration.conversions;
-  if (!artefacts.exploration.is_whole())
-    next.push_back(concat(with_commas(tried), " of ", with_commas(all),
-                          " candidates were tried: a larger --budget of millrace optimize tries more."));
-  next.emplace_back("millrace optimize --layout NAME=any lets Millrace choose the layout of a tensor of the caller.");
+  const std::string again = concat("millrace optimize ", artefacts.words);
+  if (!artefacts.exploration.is_complete())
+    next.push_back(concat(again, " --budget ", larger_budget(artefacts.exploration), " tries more candidates."));
+  if (const std::string tensor = tensor_to_free(artefacts); !tensor.empty())
+    next.push_back(concat(again, " --layout ", shell_word(concat(tensor, "=any")),
+                          " lets Millrace choose the layout of ", tensor,
+                          ", a tensor of the caller; the same goes for the others."));
   if (!artefacts.folder.empty())
     next.push_back(concat("millrace bench ", shell_word(artefacts.folder), " times every launch of the plan."));
   return next;
@@ -101,11 +136,12 @@ Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metric
   document.subtitle = concat(artefacts.program, ", forward and backward, on ", machine);
   document.facts = facts_of(artefacts, metrics);
   document.origin = origin_of(artefacts);
-  document.next = next_of(artefacts, metrics);
+  document.answers = answers_of(artefacts, metrics);
+  document.next = next_of(artefacts);
   document.sections = {dataflow_section(artefacts, metrics), operators_section(artefacts, metrics),
                        violins_section(artefacts),           roofline_section(artefacts, metrics),
                        selection_section(artefacts),         memory_section(artefacts),
-                       exploration_section(artefacts)};
+                       model_section(artefacts, metrics),    exploration_section(artefacts)};
   // Only `optimize` explores; a report of earlier measurements has no such curve.
   if (artefacts.exploration.points.size() > 1)
     document.sections.insert(document.sections.end() - 1, search_section(artefacts.exploration.points));

@@ -9,10 +9,11 @@ namespace millrace {
 // `metrics`: as measure_step makes them from the artefacts.
 Document make_report(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 
-// Two plans side by side: times, candidates, layouts.
+// Two plans side by side, differences first: times, candidates, layouts.
 struct ComparedPlan {
   std::string name;
   const StepPlan& plan;
+  double step_seconds = 0;  // measured; 0: not measured
 };
 Document make_comparison(const ComparedPlan& a, const ComparedPlan& b);
 

@@ -78,10 +78,14 @@ class Metrics {
       for (const OperatorId op : made_.after.back().operators)
         made_.launch_of[op.at()] = static_cast<int>(made_.after.size()) - 1;
     }
-    for (const Piece& piece : made_.before)
+    for (const Piece& piece : made_.before) {
       made_.words_before += static_cast<double>(piece.input_words + piece.output_words);
-    for (const Piece& piece : made_.after)
+      made_.bytes_before += piece.bytes;
+    }
+    for (const Piece& piece : made_.after) {
       made_.words_after += static_cast<double>(piece.input_words + piece.output_words);
+      made_.bytes_after += piece.bytes;
+    }
     find_peaks();
     return std::move(made_);
   }
@@ -229,6 +233,20 @@ std::optional<double> seconds_as_written(const Measurements& measurements, const
     if (written && (!best || candidate.seconds < *best)) best = candidate.seconds;
   }
   return best;
+}
+
+std::vector<const Piece*> slowest_first(const std::vector<Piece>& pieces) {
+  std::vector<const Piece*> slowest;
+  for (const Piece& piece : pieces) slowest.push_back(&piece);
+  std::stable_sort(slowest.begin(), slowest.end(),
+                   [](const Piece* l, const Piece* r) { return l->seconds > r->seconds; });
+  return slowest;
+}
+
+double step_seconds(const StepMetrics& metrics) {
+  double sum = 0;
+  for (const Piece& piece : metrics.after) sum += piece.seconds;
+  return sum;
 }
 
 StepMetrics measure_step(const ReportArtefacts& artefacts) { return Metrics(artefacts).make(); }

@@ -26,9 +26,14 @@ struct ReportArtefacts {
   const StepPlan& plan;
   std::string folder;       // of the plan; empty: not written
   std::string program;      // its file
-  std::string method;       // of selection, as text
+  std::string method;       // of selection, as text; empty: not known
   double step_seconds = 0;  // measured; 0: not measured
   bool from_cache = false;  // the tensors were in the cache when candidates were timed
+  std::string words = {};   // of a command line, which name the program and its options
+  // One per launch of the plan, or none.
+  std::vector<std::string> sources = {};   // of generated kernels; empty: a library's call
+  std::vector<double> bench_seconds = {};  // in the running step, by millrace bench
+  std::vector<double> counted_bytes = {};  // that moved, counted by ncu
 };
 
 // An operator before, or a launch after.
@@ -67,10 +72,18 @@ struct StepMetrics {
   Peaks peaks;
   double words_before = 0;
   double words_after = 0;
+  double bytes_before = 0;
+  double bytes_after = 0;
 };
 
 // The fastest candidate of a partition for tensors laid out as in the program.
 std::optional<double> seconds_as_written(const Measurements& measurements, const MeasuredPartition& partition);
+
+// Pieces by descending time.
+std::vector<const Piece*> slowest_first(const std::vector<Piece>& pieces);
+
+// The sum over the plan's launches.
+double step_seconds(const StepMetrics& metrics);
 
 StepMetrics measure_step(const ReportArtefacts& artefacts);
 

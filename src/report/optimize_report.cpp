@@ -5,13 +5,17 @@
 #include "base/quote.h"
 #include "base/text.h"
 #include "report/exploration_report.h"
+#include "report/json_text.h"
+#include "report/live_bytes.h"
+#include "report/message_json.h"
 #include "report/table.h"
+#include "report/wrap.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kIndent = 11;  // of what follows the first word of a line
-constexpr size_t kWidth = 116;  // columns
+constexpr size_t kIndent = 11;  // columns before the text that follows a line's first word
+constexpr size_t kWidth = 100;  // columns
 constexpr double kSlow = 1.25;  // a step that takes this much longer than predicted
 
 std::string percent_less(double before, double after) {
@@ -31,21 +35,7 @@ size_t conversions_of(const StepPlan& plan) {
   return count;
 }
 
-// Lines of at most kWidth characters; all but the first are indented. Empty if the text is.
-std::string wrapped(const std::string& text, size_t indent) {
-  std::string lines;
-  size_t column = 0;
-  for (const std::string& word : split(text, ' ')) {
-    if (column > indent && column + 1 + word.size() > kWidth) {
-      lines += "\n" + std::string(indent, ' ') + word;
-      column = indent + word.size();
-    } else {
-      lines += (column == 0 ? "" : " ") + word;
-      column += (column == 0 ? 0 : 1) + word.size();
-    }
-  }
-  return lines.empty() ? "" : lines + "\n";
-}
+std::string paragraph(std::string_view text) { return wrapped(text, {kWidth, "", ""}); }
 
 // What was checked, exactly.
 std::string check_line(const StepPlan& plan, const Optimized& made) {
@@ -71,14 +61,28 @@ std::string gain_of(const Optimized& made) {
 }
 
 // How the exploration went on: seconds since it began, candidates tried, the best step and its lower bound so far.
-nlohmann::json over_time(const Exploration& exploration) {
-  nlohmann::json made = nlohmann::json::array();
+nlohmann::ordered_json over_time(const Exploration& exploration) {
+  nlohmann::ordered_json made = nlohmann::ordered_json::array();
   for (const ExplorationPoint& point : exploration.points)
     made.push_back({{"seconds", point.seconds},
-                    {"tried", point.tried},
+                    {"tried", count_json(point.tried)},
                     {"step_seconds", point.step},
                     {"lower_bound_seconds", point.bound}});
   return made;
+}
+
+nlohmann::ordered_json outcomes_json(const Exploration& exploration) {
+  nlohmann::ordered_json made = nlohmann::ordered_json::object();
+  for (const auto& [name, count] : exploration.outcomes) made[name] = count_json(count);
+  return made;
+}
+
+nlohmann::ordered_json certificate_json(const std::optional<Certificate>& certificate) {
+  if (!certificate) return nullptr;
+  return {{"certified", certificate->is_certified()},
+          {"step_seconds", certificate->step},
+          {"lower_bound_seconds", certificate->lower_bound},
+          {"candidates", count_json(certificate->candidates)}};
 }
 
 std::string before_text(const Optimized& made) {
@@ -108,12 +112,21 @@ nlohmann::ordered_json seconds_json(const std::optional<StepSeconds>& time) {
   return {{"median", time->median}, {"low", time->low}, {"high", time->high}};
 }
 
+// Commands that can be pasted, then options.
+std::string next_steps(const Optimized& made) {
+  const std::string plan = shell_word(made.folder);
+  return concat("next: millrace bench ", plan, "  each launch, predicted and measured\n      millrace run ", plan,
+                "    results and gradients; --in FILE gives your tensors\n      ",
+                made.exploration.is_complete() ? "" : "a larger --budget tries more; ",
+                "--layout NAME=any lets Millrace choose a tensor's layout\n");
+}
+
 }  // namespace
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made) {
   std::string text = concat(printable_line(plan.program.file), " on ", made.device, "\n\n");
   const auto line = [&](const std::string& what, const std::string& content) {
-    text += wrapped(what + std::string(kIndent - what.size(), ' ') + content, kIndent);
+    text += wrapped(content, {kWidth, what + std::string(kIndent - what.size(), ' '), std::string(kIndent, ' ')});
   };
   const size_t conversions = conversions_of(plan);
   std::vector<std::string> notes;
@@ -122,13 +135,14 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   line("fused", concat(made.operators, " operators", notes.empty() ? "" : concat(" (", join(notes, ", "), ")"),
                        " into ", plan.launches.size(), " launches, ", conversions, " of them layout conversions"));
   line("explored", exploration_line(made.exploration));
+  if (made.exploration.certificate && made.exploration.certificate->is_certified())
+    line("proof", certificate_line(made.exploration));
   if (!made.exploration.first_failure.empty()) line("", concat("incorrect: ", made.exploration.first_failure));
   line("selected",
        concat(shown_seconds(selection.cost), " per step, ",
               fixed(100 * std::max(0.0, selection.cost / selection.bound - 1), 2), " % above the lower bound of ",
               shown_seconds(selection.bound), ", which ignores layouts (the paper's gap: 6 %)"));
-  line("planned",
-       concat("arena of ", shown_bytes(plan.arena_bytes), " (without reuse: ", shown_bytes(plan.sum_bytes), ")"));
+  line("planned", "arena of " + arena_text(plan));
   line("checked", check_line(plan, made));
   Table table({Align::left, Align::right, Align::right, Align::left});
   table.row({"", "before", "after", ""});
@@ -136,19 +150,15 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
              made.step ? shown_seconds(made.step->median) : made.not_timed, gain_of(made)});
   table.row({"words moved", shown_words(made.words_before), shown_words(made.words_after),
              percent_less(static_cast<double>(made.words_before), static_cast<double>(made.words_after))});
-  text += concat("\n", table.text(100));
+  text += concat("\n", table.text(kWidth));
   if (made.idle_gapped_seconds)
     text += concat("\nThe GPU ran these steps at ", fixed(100 * *made.relative_clock, 0),
                    " % of its highest clock; with idle gaps between steps they take ",
                    shown_seconds(*made.idle_gapped_seconds), " at ", fixed(100 * made.idle_gapped_clock, 0), " %.\n");
-  if (const std::string warning = warnings(plan, made); !warning.empty()) text += concat("\n", wrapped(warning, 0));
-  text += concat("\n", wrapped(before_text(made), 0), "The plan is in ", printable_line(made.folder),
-                 made.replaced ? "/, in place of the plan that was there" : "/", ", the report in ",
-                 printable_line(made.report), ". Next:\n", "  millrace bench ", shell_word(made.folder),
-                 "        each launch, predicted and measured\n", "  millrace run ", shell_word(made.folder),
-                 " --in FILE   results and gradients for your tensors\n",
-                 made.exploration.is_whole() ? "  " : "  a larger --budget tries more; ",
-                 "--layout NAME=any lets Millrace choose a tensor's layout\n");
+  if (const std::string warning = warnings(plan, made); !warning.empty()) text += concat("\n", paragraph(warning));
+  text += concat("\n", paragraph(before_text(made)), "The plan is in ", printable_line(made.folder),
+                 made.replaced ? "/, in place of the plan that was there.\n" : "/.\n", "The report is ",
+                 printable_line(made.report), ".\n\n", next_steps(made));
   return text;
 }
 
@@ -164,12 +174,13 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"conversions", conversions_of(plan)},
       {"repeated_operators", made.repeated},
       {"predicates", made.predicates},
-      {"candidates", made.exploration.configurations + made.exploration.conversions},
-      {"conversion_candidates", made.exploration.conversions},
-      {"tried", made.exploration.tried},
-      {"known", made.exploration.known},
-      {"not_needed", made.exploration.not_needed},
-      {"outcomes", made.exploration.outcomes},
+      {"candidates", count_json(made.exploration.configurations + made.exploration.conversions)},
+      {"conversion_candidates", count_json(made.exploration.conversions)},
+      {"tried", count_json(made.exploration.tried)},
+      {"known", count_json(made.exploration.known)},
+      {"not_needed", count_json(made.exploration.not_needed)},
+      {"outcomes", outcomes_json(made.exploration)},
+      {"certificate", certificate_json(made.exploration.certificate)},
       {"cost_seconds", selection.cost},
       {"bound_seconds", selection.bound},
       {"proven", selection.proven},
@@ -188,6 +199,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"checked", made.checked},
       {"unchecked_launches", made.unchecked},
       {"error_of_allowed", made.worst_error}};
+  for (const Diagnostic& warning : made.warnings) root["warnings"].push_back(message_json(warning));
   if (made.relative_clock) root["relative_clock"] = *made.relative_clock;
   if (made.idle_gapped_seconds)
     root["idle_gapped_step_seconds"] = {{"median", *made.idle_gapped_seconds},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "measure/measurements.h"
+#include "millrace/result.h"
 #include "plan/plan.h"
 #include "select/selection.h"
 
@@ -47,6 +48,7 @@ struct Optimized {
   std::optional<double> relative_clock;       // of a GPU, after the steps
   std::optional<double> idle_gapped_seconds;  // of steps with idle gaps between them, if the clock is below the highest
   double idle_gapped_clock = 0;
+  std::vector<Diagnostic> warnings;  // of the program
 };
 
 std::string optimize_text(const StepPlan& plan, const Selection& selection, const Optimized& made);

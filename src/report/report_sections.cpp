@@ -1,11 +1,13 @@
 #include "report/report_sections.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "base/text.h"
 #include "report/exploration_report.h"
 #include "report/html/pictures.h"
+#include "report/layout_reasons.h"
 
 namespace millrace {
 namespace {
@@ -54,45 +56,76 @@ DataTable operators_table(const ReportArtefacts& artefacts, const StepMetrics& m
   return table;
 }
 
-DataTable launches_table(const StepMetrics& metrics) {
-  DataTable table{"launches",
-                  "Every launch of the plan and its operators. Unfused time is the sum over those "
-                  "operators. Click a heading to sort.",
-                  {{"launch", "launch", false},
-                   {"pass", "pass", false},
-                   {"class", "class", false},
-                   {"flop", "flop"},
-                   {"input_words", "words in"},
-                   {"output_words", "words out"},
-                   {"seconds_unfused", "time unfused"},
-                   {"seconds", "time"},
-                   {"speed_up", "speed-up"},
-                   {"percent_of_peak", "% of peak"},
-                   {"mue", "MUE %"},
-                   {"limit", "limited by", false}},
-                  {},
-                  false};
-  for (const Piece& piece : metrics.after) {
-    double unfused = 0;
-    bool known = !piece.operators.empty();
-    std::vector<std::string> names;
-    for (const OperatorId op : piece.operators) {
-      const Piece& alone = metrics.operators[op.at()];
-      names.push_back(alone.name);
-      if (alone.added) continue;
-      known = known && alone.seconds > 0;
-      unfused += alone.seconds;
-    }
-    Cell name(piece.name);
-    if (names.size() > 1) name.more = join(names, ", ");
-    const bool compared = known && piece.seconds > 0;
-    table.rows.push_back({name, name_of(piece.pass), class_name(piece), count_cell(static_cast<double>(piece.flop)),
-                          count_cell(static_cast<double>(piece.input_words)),
-                          count_cell(static_cast<double>(piece.output_words)), seconds_cell(known ? unfused : 0),
-                          seconds_cell(piece.seconds),
-                          compared ? Cell(fixed(unfused / piece.seconds, 2), unfused / piece.seconds) : Cell("–"),
-                          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
-                          limit_cell(piece, metrics.peaks)});
+Cell bytes_cell(double bytes) { return bytes > 0 ? Cell(short_bytes(bytes), bytes) : Cell("–"); }
+
+// The sum over a launch's operators, each as its own kernel; 0 if not all were measured.
+double unfused_seconds(const StepMetrics& metrics, const Piece& launch) {
+  double unfused = 0;
+  for (const OperatorId op : launch.operators) {
+    const Piece& alone = metrics.operators[op.at()];
+    if (alone.added) continue;
+    if (alone.seconds <= 0) return 0;
+    unfused += alone.seconds;
+  }
+  return unfused;
+}
+
+std::vector<Cell> launch_row(const StepMetrics& metrics, size_t k) {
+  const Piece& piece = metrics.after[k];
+  std::vector<std::string> names;
+  for (const OperatorId op : piece.operators) names.push_back(metrics.operators[op.at()].name);
+  Cell name(piece.name);
+  if (names.size() > 1) name.more = join(names, ", ");
+  const double unfused = unfused_seconds(metrics, piece);
+  const double speed_up = piece.seconds > 0 ? unfused / piece.seconds : 0;
+  return {name,
+          Cell(concat(k + 1), static_cast<double>(k + 1)),
+          name_of(piece.pass),
+          class_name(piece),
+          count_cell(static_cast<double>(piece.flop)),
+          count_cell(static_cast<double>(piece.input_words)),
+          count_cell(static_cast<double>(piece.output_words)),
+          bytes_cell(piece.bytes),
+          seconds_cell(unfused),
+          seconds_cell(piece.seconds),
+          percent_cell(step_seconds(metrics) > 0 ? piece.seconds / step_seconds(metrics) : 0),
+          speed_up > 0 ? Cell(fixed(speed_up, 2), speed_up) : Cell("–"),
+          percent_cell(fraction_of_peak(piece, metrics.peaks)),
+          percent_cell(mue(piece, metrics.peaks)),
+          limit_cell(piece, metrics.peaks)};
+}
+
+DataTable launches_table(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
+  DataTable table{
+      "launches",
+      "Every launch of the plan and its operators; its number is its place in the step. Unfused time is the "
+      "sum over those operators. Click a heading to sort.",
+      {{"launch", "launch", false},
+       {"number", "#"},
+       {"pass", "pass", false},
+       {"class", "class", false},
+       {"flop", "flop"},
+       {"input_words", "words in"},
+       {"output_words", "words out"},
+       {"bytes", "bytes, modelled"},
+       {"seconds_unfused", "time unfused"},
+       {"seconds", "time"},
+       {"percent_of_step", "% of step"},
+       {"speed_up", "speed-up"},
+       {"percent_of_peak", "% of peak"},
+       {"mue", "MUE %"},
+       {"limit", "limited by", false}},
+      {},
+      false};
+  const bool counted = artefacts.counted_bytes.size() == metrics.after.size();
+  const bool timed = artefacts.bench_seconds.size() == metrics.after.size();
+  if (counted) table.columns.push_back({"counted_bytes", "bytes, counted by ncu"});
+  if (timed) table.columns.push_back({"bench_seconds", "time in the step"});
+  for (size_t k = 0; k < metrics.after.size(); ++k) {
+    std::vector<Cell> row = launch_row(metrics, k);
+    if (counted) row.push_back(bytes_cell(artefacts.counted_bytes[k]));
+    if (timed) row.push_back(seconds_cell(artefacts.bench_seconds[k]));
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -150,6 +183,31 @@ DataTable path_table(const ReportArtefacts& artefacts) {
   return table;
 }
 
+DataTable layout_table(const ReportArtefacts& artefacts) {
+  DataTable table{"layouts",
+                  "Why each tensor has its layout. The times are those of all launches that touch the tensor, each "
+                  "with its fastest "
+                  "candidate for that layout, whatever the layouts of its other tensors: what a layout costs at best.",
+                  {{"tensor", "tensor", false},
+                   {"layout", "layout", false},
+                   {"also", "also as", false},
+                   {"launches", "launches"},
+                   {"seconds", "at best"},
+                   {"other", "best other layout", false},
+                   {"other_seconds", "at best"},
+                   {"why", "why", false}},
+                  {},
+                  true};
+  const auto time = [](double seconds) { return seconds_cell(seconds == kNoTime ? 0 : seconds); };
+  for (const LayoutReason& reason : layout_reasons(artefacts.plan, artefacts.measurements)) {
+    if (reason.why.empty()) continue;
+    table.rows.push_back({reason.tensor, reason.layout, reason.also,
+                          Cell(concat(reason.launches), static_cast<double>(reason.launches)), time(reason.seconds),
+                          reason.other, time(reason.other_seconds), reason.why});
+  }
+  return table;
+}
+
 DataTable conversions_table(const ReportArtefacts& artefacts) {
   DataTable table{"conversions",
                   "Layout conversions: a tensor is copied into a second layout because that costs less than "
@@ -172,10 +230,10 @@ DataTable tried_table(const ReportArtefacts& artefacts) {
       "Every partition that an alternative of the program can launch: how many candidates it has, how many were "
       "tried, and with what result.",
       {{"partition", "partition", false},
-       {"configurations", "configurations"},
+       {"candidates", "candidates"},
        {"tried", "tried"},
-       {"right", "correct"},
-       {"refused", "failed"},
+       {"correct", "correct"},
+       {"failed", "failed"},
        {"launched", "in the plan", false}},
       {},
       true};
@@ -208,15 +266,18 @@ DataTable refused_table(const ReportArtefacts& artefacts) {
   DataTable table{"refused",
                   "Candidates that were tried and failed: their results were wrong, or they did not run.",
                   {{"partition", "partition", false},
-                   {"candidate", "candidate", false},
+                   {"implementation", "implementation", false},
                    {"outcome", "outcome", false},
-                   {"detail", "why", false}},
+                   {"detail", "why", false},
+                   {"candidate", "candidate", false}},
                   {},
-                  false};
+                  true};
+  const CandidateWords words(artefacts.training.graph, artefacts.candidates);
   for (const TriedPartition& partition : artefacts.exploration.partitions) {
     for (const TriedCandidate& candidate : partition.tried) {
       if (candidate.seconds <= 0)
-        table.rows.push_back({partition.name, candidate.candidate, candidate.outcome, candidate.detail});
+        table.rows.push_back({partition.name, words.of(partition.name, candidate.candidate), candidate.outcome,
+                              candidate.detail, candidate.candidate});
     }
   }
   return table;
@@ -294,13 +355,11 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
   Section section{
       "dataflow",
       "The dataflow, before and after",
-      "A training step as a graph. Boxes are operators: blue ones are contractions (matrix products), orange "
-      "ones normalizations (a reduction, then a map), yellow ones elementwise, pink ones layout "
-      "conversions. Small grey boxes are tensors of the caller, or tensors that one pass saves for the other. "
-      "Lines are tensors that go through memory: the thicker, the more words. The number in a box "
-      "is its flop per word: an operator with few is bound by memory, however fast the machine computes. Fusion "
-      "makes boxes larger and lines fewer: values inside a box never go to memory. Point at or tap a "
-      "box or a line for details.",
+      "A training step as a graph. Boxes are operators, before, or launches, after. Lines are tensors that go through "
+      "memory. The numbers in a box are its flop per word, the words that it moves and its time: an operator with few "
+      "flop per word is bound by memory, however fast the machine computes. Fusion makes boxes larger and lines fewer: "
+      "values inside a box never go to memory. Select a box or a line: its details, its layouts and the source of its "
+      "kernel appear beside the graph, and its rows in the tables are marked.",
       {}};
   GraphLayout layout;
   section.add(dataflow_picture(artefacts, metrics, FlowOf::launches, Pass::forward, layout));
@@ -330,7 +389,7 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
           "or memory, explains more of the time, and how much of it; the rest is overhead that can still be gained."),
       {}};
   section.add(timeline_picture(metrics));
-  section.add(launches_table(metrics));
+  section.add(launches_table(artefacts, metrics));
   section.add(operators_table(artefacts, metrics));
   return section;
 }
@@ -341,8 +400,8 @@ Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& me
                   "How fast each operator computes (upwards) against how much it computes per byte that it moves (to "
                   "the right). Nothing can be above the roof: memory limits what is below its slope, and arithmetic "
                   "limits what is below its flat part. "
-                  "Fusion moves operators to the right, a better layout moves them up. Blue are contractions, "
-                  "orange normalizations, yellow elementwise operators; copies compute nothing and are not drawn.",
+                  "Fusion moves operators to the right, a better layout moves them up. Copies compute nothing and are "
+                  "not drawn.",
                   {}};
   section.add(roofline_picture(artefacts, metrics));
   return section;
@@ -357,12 +416,13 @@ Section selection_section(const ReportArtefacts& artefacts) {
              "its neighbours slow. Selection picks one measured candidate for every launch, and the layouts of every "
              "tensor, so that the whole step costs least. It costs ",
              shown_seconds(plan.cost), "; if layouts did not have to agree, it would cost ", shown_seconds(plan.bound),
-             " (", artefacts.method, ")."),
+             artefacts.method.empty() ? "" : concat(" (", artefacts.method, ")"), "."),
       {}};
   section.add(selection_picture(artefacts));
   DataTable conversions = conversions_table(artefacts);
   if (conversions.rows.empty()) section.add("There is no layout conversion: all launches agree on the layouts.");
   section.add(std::move(conversions));
+  section.add(layout_table(artefacts));
   section.add(path_table(artefacts));
   return section;
 }
@@ -379,13 +439,21 @@ Section memory_section(const ReportArtefacts& artefacts) {
   return section;
 }
 
+// Follows another sentence.
+static std::string certificate_sentence(const Exploration& exploration) {
+  std::string line = certificate_line(exploration);
+  if (line.empty()) return "";
+  line[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(line[0])));
+  return concat(" ", line, ".");
+}
+
 Section exploration_section(const ReportArtefacts& artefacts) {
   Section section{
       "exploration",
       "What was explored",
       concat("A candidate is one implementation of one partition of the step, with given layouts of its tensors. Each "
              "one was first checked against a reference, then timed. ",
-             tried_line(artefacts.exploration), "."),
+             tried_line(artefacts.exploration), ".", certificate_sentence(artefacts.exploration)),
       {}};
   section.add(tried_table(artefacts));
   DataTable refused = refused_table(artefacts);

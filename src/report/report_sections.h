@@ -14,6 +14,8 @@ Section dataflow_section(const ReportArtefacts& artefacts, const StepMetrics& me
 Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 Section violins_section(const ReportArtefacts& artefacts);
 Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
+// The byte model's and the plan's predictions against measured times.
+Section model_section(const ReportArtefacts& artefacts, const StepMetrics& metrics);
 Section selection_section(const ReportArtefacts& artefacts);
 Section memory_section(const ReportArtefacts& artefacts);
 // Best step, lower bound and candidates tried, over time.

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "report/json_text.h"
 #include "report/table.h"
+#include "report/units.h"
 
 namespace millrace {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSelectionVersion = 2;
-
-std::string microseconds(double seconds) { return fixed(seconds * 1e6, 2); }
 
 const std::string& layout_name(const Measurements& measurements, int tensor, int layout) {
   return measurements.tensors[as_index(tensor)].layouts[as_index(layout)];
@@ -44,13 +43,13 @@ std::string partitions_table(const Measurements& measurements, const Selection& 
   Table table({Align::left, Align::left, Align::right});
   for (const bool backward : {false, true}) {
     if (backward) table.line("");
-    table.row({backward ? "backward" : "forward", "candidate", "µs"});
+    table.row({backward ? "backward" : "forward", "candidate", "time"});
     for (const SelectedPartition& selected : selection.partitions) {
       const MeasuredPartition& partition = measurements.partitions[as_index(selected.partition)];
       if (partition.backward != backward) continue;
       const MeasuredCandidate& candidate = partition.candidates[as_index(selected.candidate)];
       table.row({concat("  ", partition.name), words.of(partition.name, candidate.candidate),
-                 microseconds(candidate.seconds)});
+                 shown_seconds(candidate.seconds)});
       table.line(concat("      ", layouts_of(measurements, partition, candidate)));
     }
   }
@@ -67,11 +66,11 @@ std::string shown_target(const Measurements& measurements, const SelectedConvers
 
 std::string conversions_table(const Measurements& measurements, const Selection& selection, size_t width) {
   Table table({Align::left, Align::left, Align::left, Align::right});
-  table.row({"conversions", "from", "to", "µs"});
+  table.row({"conversions", "from", "to", "time"});
   for (const SelectedConversion& conversion : selection.conversions) {
     table.row({concat("  ", measurements.tensors[as_index(conversion.tensor)].name),
                layout_name(measurements, conversion.tensor, conversion.from), shown_target(measurements, conversion),
-               microseconds(conversion.seconds)});
+               shown_seconds(conversion.seconds)});
   }
   if (selection.conversions.empty()) table.line("  none");
   return table.text(width);
@@ -129,9 +128,9 @@ Json partition_json(const Measurements& measurements, const SelectedPartition& s
 std::string selection_text(const Measurements& measurements, const Selection& selection, size_t width,
                            const CandidateWords& words) {
   Table totals({Align::left, Align::right});
-  totals.row({"in total", "µs"});
-  totals.row({"  cost of a step", microseconds(selection.cost)});
-  totals.row({"  lower bound, layouts ignored", microseconds(selection.bound)});
+  totals.row({"in total", "time"});
+  totals.row({"  cost of a step", shown_seconds(selection.cost)});
+  totals.row({"  lower bound, layouts ignored", shown_seconds(selection.bound)});
   totals.row({"  gap", fixed(100 * gap(selection), 2) + " %"});
   return concat(partitions_table(measurements, selection, words, width), "\n",
                 conversions_table(measurements, selection, width), "\n", alternatives_lines(measurements, selection),

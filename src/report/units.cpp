@@ -32,7 +32,8 @@ std::string shown_ratio(double ratio) {
 std::string shown_seconds(double seconds) {
   if (seconds >= 1) return concat(fixed(seconds, 2), " s");
   if (seconds >= 1e-3) return concat(fixed(seconds * 1e3, 2), " ms");
-  return concat(fixed(seconds * 1e6, 2), " µs");
+  if (seconds >= 1e-6 || seconds <= 0) return concat(fixed(seconds * 1e6, 2), " µs");
+  return concat(fixed(seconds * 1e9, 2), " ns");
 }
 
 std::string shown_bytes(int64_t bytes) {

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "report/exploration_report.h"
+#include "report/html/legend.h"
 #include "report/html/violin.h"
 #include "report/report_sections.h"
 
@@ -37,19 +38,25 @@ struct Side {
   const char* classes;  // of the style
   const char* key;      // of its fastest, in the table
 };
-constexpr std::array<Side, 6> kSides = {{{"OpenBLAS", "violin openblas", "openblas_seconds"},
+constexpr std::array<Side, 7> kSides = {{{"OpenBLAS", "violin openblas", "openblas_seconds"},
                                          {"BLIS", "violin blis", "blis_seconds"},
                                          {"oneDNN", "violin onednn", "onednn_seconds"},
+                                         {"MKL", "violin mkl", "mkl_seconds"},
                                          {"Tensor Cores", "violin openblas", "tensor_cores_seconds"},
                                          {"no Tensor Cores", "violin blis", "no_tensor_cores_seconds"},
                                          {"generated kernels", "violin", "kernels_seconds"}}};
 
 size_t side_of(const std::optional<Candidate>& candidate) {
-  if (!candidate || !std::holds_alternative<GemmConfig>(candidate->config)) return 5;
+  if (!candidate || !std::holds_alternative<GemmConfig>(candidate->config)) return kSides.size() - 1;
   const auto& config = std::get<GemmConfig>(candidate->config);
-  if (config.library == GemmLibrary::cublaslt) return config.tensor_cores ? 3 : 4;
-  if (config.library == GemmLibrary::onednn) return 2;
-  return config.library == GemmLibrary::blis ? 1 : 0;
+  switch (config.library) {
+    case GemmLibrary::openblas: return 0;
+    case GemmLibrary::blis: return 1;
+    case GemmLibrary::onednn: return 2;
+    case GemmLibrary::mkl: return 3;
+    case GemmLibrary::cublaslt: break;
+  }
+  return config.tensor_cores ? 4 : 5;
 }
 
 bool is_heuristic(const std::optional<Candidate>& candidate) {
@@ -162,18 +169,15 @@ DataTable configs_table(const std::vector<Violin>& violins) {
   return table;
 }
 
-// What the two colours of contractions mean.
-std::string sides_in_words(const std::vector<Violin>& violins) {
-  std::vector<std::string> names;
-  for (const size_t side : sides_in(violins)) {
-    if (side != kSides.size() - 1) names.emplace_back(kSides[side].name);
-  }
-  if (names.empty()) return "";
-  std::string text = concat(" Contractions show ", names.front(),
-                            names.size() > 1 ? concat(" above (blue) and ", names.back(), " below (orange).") : ".");
+std::vector<LegendItem> violins_legend(const std::vector<Violin>& violins) {
+  std::vector<LegendItem> legend = {{LegendItem::Shape::bar, "fastest", "fastest"},
+                                    {LegendItem::Shape::diamond, "selected", "selected"}};
+  for (const size_t side : sides_in(violins))
+    legend.push_back({LegendItem::Shape::box, kSides[side].classes, kSides[side].name});
   if (std::any_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; }))
-    text += " The ring is the fastest that the library's own heuristic chose, of all layouts.";
-  return text;
+    legend.push_back(
+        {LegendItem::Shape::disc, "heuristic", "the fastest that the library's own heuristic chose, of all layouts"});
+  return legend;
 }
 
 }  // namespace
@@ -200,13 +204,15 @@ Section violins_section(const ReportArtefacts& artefacts) {
              "candidates "
              "(layouts, loop orders, libraries): the thicker, the more candidates "
              "take that long. The axis is in multiples of the row's fastest time. The bar marks the fastest, "
-             "the diamond the selected one; if they differ, the row says why.",
-             sides_in_words(all)),
+             "the diamond the selected one; if they differ, the row says why. A row with fewer than ",
+             std::to_string(kFewestOfAShape),
+             " candidates is too few for a distribution: it shows each as a point. Where a partition has two kinds of "
+             "implementation, one is above the row's middle and the other below."),
       {}};
   if (all.empty())
     section.add("This machine's database has no measurement of this program: run millrace optimize here.");
   const auto add = [&](const char* id, const char* caption, const std::vector<Violin>& rows, bool folded) {
-    if (!rows.empty()) section.add(Picture{id, caption, draw_violins(rows, caption), folded});
+    if (!rows.empty()) section.add(Picture{id, caption, draw_violins(rows, caption), folded, violins_legend(rows)});
   };
   add("violins_contractions", "Contractions of the plan.", contractions, false);
   add("violins_kernels", "Fused operators of the plan.", kernels, false);

@@ -1,4 +1,4 @@
-// The cheapest way from every layout of a tensor to every other: a measured conversion, or a chain of them where the
+// The cheapest path from every layout of a tensor to every other: a measured conversion, or a chain of them where the
 // direct one was not measured or is slower. Test: tests/select/conversions_test.cpp
 #pragma once
 

@@ -167,18 +167,36 @@ double DualBound::tensor_minimum(size_t tensor) const {
   return *std::min_element(sums.begin(), sums.end());
 }
 
+double DualBound::alternative_minimum(size_t choice_point, size_t alternative, size_t without) const {
+  if (!problem_.open[choice_point][alternative]) return kInfinity;
+  double sum = 0;
+  for (const size_t p : problem_.choice_points[choice_point][alternative])
+    sum += p == without ? 0.0 : partition_minima_[p];
+  return sum;
+}
+
+double DualBound::choice_point_minimum(size_t choice_point) const {
+  double least = kInfinity;
+  for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a)
+    least = std::min(least, alternative_minimum(choice_point, a, kNone));
+  return least;
+}
+
+std::vector<double> DualBound::bounds_with(size_t p) const {
+  const ProblemPartition& partition = problem_.partitions[p];
+  double beside = kInfinity;  // what the other partitions of its choice point pay
+  for (size_t a = 0; a < partition.in.size(); ++a) {
+    if (partition.in[a]) beside = std::min(beside, alternative_minimum(partition.choice_point, a, p));
+  }
+  const double rest = bound() - choice_point_minimum(partition.choice_point) + beside;
+  std::vector<double> bounds;
+  for (const double reduced : reduced_[p]) bounds.push_back(rest + reduced);
+  return bounds;
+}
+
 double DualBound::bound() const {
   double sum = 0;
-  for (size_t s = 0; s < problem_.choice_points.size(); ++s) {
-    double least = kInfinity;
-    for (size_t a = 0; a < problem_.choice_points[s].size(); ++a) {
-      if (!problem_.open[s][a]) continue;
-      double alternative = 0;
-      for (const size_t p : problem_.choice_points[s][a]) alternative += partition_minima_[p];
-      least = std::min(least, alternative);
-    }
-    sum += least;
-  }
+  for (size_t s = 0; s < problem_.choice_points.size(); ++s) sum += choice_point_minimum(s);
   for (size_t t = 0; t < problem_.tensors.size(); ++t) {
     if (!problem_.tensors[t].touches.empty()) sum += tensor_minimum(t);
   }

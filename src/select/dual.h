@@ -24,6 +24,8 @@ class DualBound {
   void improve(double rise, double until);
 
   double bound() const;
+  // By candidate of a partition: the bound of the selections with it.
+  std::vector<double> bounds_with(size_t partition) const;
   // Where the bound is infinite: the tensors whose layouts cannot be reconciled.
   std::vector<size_t> stuck() const;
   // The least that a partition pays, prices included.
@@ -53,6 +55,9 @@ class DualBound {
     std::vector<size_t> uses;    // the layouts that are used
   };
 
+  // The least that a choice point's partitions pay in an alternative, without one of them.
+  double alternative_minimum(size_t choice_point, size_t alternative, size_t without) const;
+  double choice_point_minimum(size_t choice_point) const;
   void split_conversions(size_t tensor);
   void refresh_touch(size_t tensor, size_t touch);
   void refresh_partition(size_t partition);

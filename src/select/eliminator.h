@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "select/dual.h"
 #include "select/eliminate.h"
 #include "select/problem.h"
+#include "select/row_index.h"
 #include "select/usage.h"
 
 namespace millrace {
@@ -67,6 +69,8 @@ struct JoinSide {
   std::vector<size_t> own;     // columns of tensors that the other side does not have
   std::vector<size_t> shared;  // columns of tensors that it has
   std::vector<RowGroup> groups;
+  std::vector<size_t> own_cells;  // by row: the number of its cells in these columns
+  size_t own_count = 0;           // how many different ones there are
 };
 
 inline constexpr size_t kNoTable = static_cast<size_t>(-1);
@@ -82,19 +86,21 @@ struct Joining {
   JoinSide left;
   JoinSide right;
   Joined joined;
-  std::vector<size_t> shared;                                    // tensors
-  std::vector<bool> stays_open;                                  // one per shared tensor
-  std::vector<size_t> choice_points;                             // of both sides, the left side's first
-  std::vector<size_t> right_choice_points;                       // positions of the right side's in `choice_points`
-  std::vector<size_t> open_choice_points;                        // positions in `choice_points`
-  double rest = 0;                                               // the bound of everything that neither side touches
-  double most = 0;                                               // costlier rows are dropped
-  std::vector<std::unordered_map<size_t, double>> shared_rests;  // their remaining cost, by alternatives and usage
-  std::vector<int> joint;                                        // usages of the shared tensors, of two sets of rows
-  std::vector<int> open_choices;                                 // the alternatives of the open choice points
-  std::vector<int> cells;
+  std::vector<size_t> shared;                                     // tensors
+  std::vector<bool> stays_open;                                   // one per shared tensor
+  std::vector<size_t> choice_points;                              // of both sides, the left side's first
+  std::vector<size_t> right_choice_points;                        // positions of the right side's in `choice_points`
+  std::vector<size_t> open_choice_points;                         // positions in `choice_points`
+  double rest = 0;                                                // the bound of everything that neither side touches
+  double most = 0;                                                // costlier rows are dropped
+  std::vector<std::unordered_map<size_t, double>> shared_rests;   // their remaining cost, by alternatives and usage
+  std::vector<int> joint;                                         // usages of the shared tensors, of two sets of rows
+  std::vector<int> open_choices;                                  // the alternatives of the open choice points
   std::vector<double> promises;                                   // by row: the least that a selection with it costs
-  std::unordered_map<std::vector<int>, size_t, CellsHash> known;  // rows by cells
+  std::unordered_map<std::vector<int>, size_t, CellsHash> kinds;  // of shared cells and alternatives that stay open
+  size_t kind = 0;                                                // of the rows that are being joined
+  std::vector<RowKey> keys;                                       // by row
+  std::optional<RowIndex> known;                                  // rows by key
   std::unique_ptr<UsageTable> result = std::make_unique<UsageTable>();
 };
 
@@ -141,7 +147,7 @@ class Eliminator {
   void replace(UsageTable& left, UsageTable& right, std::unique_ptr<UsageTable> joined);
   std::unique_ptr<UsageTable> useful_join(const UsageTable& left, const UsageTable& right);
   double combinations(size_t choice_point) const;
-  // Joins the partitions of each choice point that has at most so many combinations of them.
+  // Joins the partitions of each choice point that has at most this many combinations of them.
   bool join_choice_points(double most);
   bool join_choice_point(std::vector<UsageTable*> tables);
   bool join_cheap_pairs();
@@ -159,7 +165,7 @@ class Eliminator {
   }
   size_t table_of(size_t partition) const;
   bool too_late();
-  // Whether rows are dropped that are not promising. Otherwise nobody asks what they promise.
+  // Whether unpromising rows are dropped. Otherwise promises are not computed.
   bool is_bounded() const { return limits_.cost < kInfinity || limits_.beam < kAllRows; }
 
   double choice_point_rest(size_t choice_point, size_t alternative, const Joined& joined) const;
@@ -177,6 +183,7 @@ class Eliminator {
   void set_columns(Joining& joining) const;
   std::unique_ptr<UsageTable> join(const UsageTable& left, const UsageTable& right);
   void join_groups(Joining& joining, const RowGroup& x, const RowGroup& y);
+  static void set_kind(Joining& joining);
   void add_row(Joining& joining, int x, int y, double closing, double promised);
   void keep_most_promising(Joining& joining);
   void drop_dominated(UsageTable& table) const;

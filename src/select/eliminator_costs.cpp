@@ -94,8 +94,8 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
   return result;
 }
 
-// What a row needs to become as useful as a row with another usage of the same tensor: at most the conversions that it
-// has and the other has not. Infinite if that is not known.
+// At most how much the conversions cost that a row with `usage` of a tensor needs, and a row with the usage `other`
+// does not. Infinite if that is unknown.
 double Eliminator::surplus(size_t t, const Usage& usage, const Usage& other) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (usage.base != other.base) return kInfinity;

@@ -89,6 +89,17 @@ UsageTable Eliminator::leaf(size_t p) {
   return table;
 }
 
+// Numbers the cells of a table's rows in some columns.
+static void number_cells(JoinSide& side) {
+  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
+  std::vector<int> cells(side.own.size());
+  for (size_t r = 0; r < side.table->rows(); ++r) {
+    for (size_t k = 0; k < side.own.size(); ++k) cells[k] = side.table->row(r)[side.own[k]];
+    side.own_cells.push_back(known.try_emplace(cells, known.size()).first->second);
+  }
+  side.own_count = known.size();
+}
+
 JoinSide Eliminator::side_of(const UsageTable& table, const std::vector<size_t>& shared) const {
   JoinSide side;
   side.table = &table;
@@ -99,6 +110,7 @@ JoinSide Eliminator::side_of(const UsageTable& table, const std::vector<size_t>&
   for (size_t k = 0; k < table.tensors.size(); ++k) {
     if (!contains(side.shared, k)) side.own.push_back(k);
   }
+  number_cells(side);
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;
   std::map<std::vector<int>, double> rests;  // of the side's own tensors, by column, usage and choices
   for (size_t r = 0; r < table.rows(); ++r) {
@@ -192,6 +204,7 @@ std::unique_ptr<UsageTable> Eliminator::join(const UsageTable& left, const Usage
   joining.shared_rests.resize(joining.shared.size());
   joining.joint.resize(joining.shared.size());
   joining.open_choices.resize(joining.open_choice_points.size());
+  joining.known.emplace(joining.left.own_count, joining.right.own_count);
   for (const RowGroup& x : joining.left.groups) {
     for (const RowGroup& y : joining.right.groups) {
       join_groups(joining, x, y);
@@ -244,6 +257,7 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
     }
   }
   if (least + closing + waiting == kInfinity) return;
+  set_kind(joining);
   for (const auto& [x_sum, x_row] : x.members) {
     for (const auto& [y_sum, y_row] : y.members) {
       const double promised = x_sum + y_sum + closing + waiting;
@@ -256,32 +270,43 @@ void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup
   }
 }
 
+// Rows of the same kind differ only in what one side has alone.
+void Eliminator::set_kind(Joining& joining) {
+  std::vector<int> cells = joining.open_choices;
+  for (size_t k = 0; k < joining.shared.size(); ++k) {
+    if (joining.stays_open[k]) cells.push_back(joining.joint[k]);
+  }
+  joining.kind = joining.kinds.try_emplace(std::move(cells), joining.kinds.size()).first->second;
+}
+
 void Eliminator::add_row(Joining& joining, int x, int y, double closing, double promised) {
   const UsageTable& left = *joining.left.table;
   const UsageTable& right = *joining.right.table;
   UsageTable& result = *joining.result;
-  std::vector<int>& cells = joining.cells;
-  cells.clear();
-  for (const size_t k : joining.left.own) cells.push_back(left.row(as_index(x))[k]);
-  for (const size_t k : joining.right.own) cells.push_back(right.row(as_index(y))[k]);
-  for (size_t k = 0; k < joining.shared.size(); ++k) {
-    if (joining.stays_open[k]) cells.push_back(joining.joint[k]);
-  }
-  cells.insert(cells.end(), joining.open_choices.begin(), joining.open_choices.end());
   const double cost = left.cost[as_index(x)] + right.cost[as_index(y)] + closing;
-  const auto [entry, fresh] = joining.known.try_emplace(cells, result.rows());
-  if (fresh) {
-    result.cells.insert(result.cells.end(), cells.begin(), cells.end());
-    result.cost.push_back(cost);
-    result.origin.emplace_back(x, y);
-    joining.promises.push_back(promised);
-    ++rows_;
-    if (result.rows() / 2 > limits_.beam) keep_most_promising(joining);
-  } else if (cost < result.cost[entry->second]) {
-    result.cost[entry->second] = cost;
-    result.origin[entry->second] = {x, y};
-    joining.promises[entry->second] = promised;
+  const RowKey key{joining.kind, joining.left.own_cells[as_index(x)], joining.right.own_cells[as_index(y)]};
+  int64_t& known = (*joining.known)[key];
+  if (known != RowIndex::kNone) {
+    const auto row = static_cast<size_t>(known);
+    if (cost >= result.cost[row]) return;
+    result.cost[row] = cost;
+    result.origin[row] = {x, y};
+    joining.promises[row] = promised;
+    return;
   }
+  known = static_cast<int64_t>(result.rows());
+  joining.keys.push_back(key);
+  for (const size_t k : joining.left.own) result.cells.push_back(left.row(as_index(x))[k]);
+  for (const size_t k : joining.right.own) result.cells.push_back(right.row(as_index(y))[k]);
+  for (size_t k = 0; k < joining.shared.size(); ++k) {
+    if (joining.stays_open[k]) result.cells.push_back(joining.joint[k]);
+  }
+  result.cells.insert(result.cells.end(), joining.open_choices.begin(), joining.open_choices.end());
+  result.cost.push_back(cost);
+  result.origin.emplace_back(x, y);
+  joining.promises.push_back(promised);
+  ++rows_;
+  if (result.rows() / 2 > limits_.beam) keep_most_promising(joining);
 }
 
 }  // namespace millrace

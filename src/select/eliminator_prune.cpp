@@ -40,16 +40,18 @@ void Eliminator::keep_most_promising(Joining& joining) {
   result_.dropped_by_beam = true;
   keep(table, order);
   std::vector<double> kept;
-  joining.known.clear();
+  std::vector<RowKey> keys;
+  joining.known->clear();
   for (size_t r = 0; r < order.size(); ++r) {
     kept.push_back(promises[order[r]]);
-    joining.known.emplace(std::vector<int>(table.row(r), table.row(r) + table.width()), r);
+    keys.push_back(joining.keys[order[r]]);
+    (*joining.known)[keys.back()] = static_cast<int64_t>(r);
   }
   promises = std::move(kept);
+  joining.keys = std::move(keys);
 }
 
-// Drops rows that never lead to a better selection than another row: with all the conversions that the other row has
-// and this one has not, the other one still costs no more.
+// Drops dominated rows. A row dominates another if it costs no more even with all conversions that only it needs.
 void Eliminator::drop_dominated(UsageTable& table) const {
   std::vector<size_t> order(table.rows());
   std::iota(order.begin(), order.end(), size_t{0});

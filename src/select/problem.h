@@ -30,7 +30,7 @@ struct ProblemPartition {
   size_t choice_point = 0;
   std::vector<bool> in;         // one per alternative of the choice point: whether the partition is in it
   std::vector<size_t> tensors;  // a tensor may occur several times: read in several layouts, or written and read
-  size_t reads = 0;             // the first so many tensors are read, the others are written
+  size_t reads = 0;             // how many of the first tensors are read; the others are written
   std::vector<ProblemCandidate> candidates;
 };
 

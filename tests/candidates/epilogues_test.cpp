@@ -1,4 +1,4 @@
-// Contractions with epilogues of cuBLASLt: biases, their gradients, activations, and added tensors.
+// Contractions with epilogues of cuBLASLt and oneDNN: biases, their gradients, activations, and added tensors.
 // Over 500 lines, because its cases share programs and an emulation of the library's products.
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ TEST(EpiloguePartitions, OfModels) {
   }
 }
 
-TEST(EpiloguePartitions, AreNotForACpu) {
+TEST(EpiloguePartitions, AreNotForADeviceWithoutThem) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model, {"tiny"});
     const Result<Candidates> found = find_partitions(training, fuse(training), {});
@@ -69,6 +69,48 @@ TEST(EpiloguePartitions, AreNotForACpu) {
     for (const Rejected& rejected : found->rejected)
       EXPECT_EQ(rejected.reason.find(" bias"), std::string::npos) << rejected.reason;
   }
+}
+
+Candidates on_cpu(const std::string& text) {
+  EnumerateOptions options;
+  options.target = cpu_target();
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::onednn};
+  options.most = 400;
+  const TrainingGraph training = training_of(text);
+  Result<Candidates> found = find_partitions(training, fuse(training), options);
+  EXPECT_TRUE(found);
+  for (PartitionCandidates& entry : found->partitions) find_configs(training.graph, found->domains, options, entry);
+  return *found;
+}
+
+constexpr const char* kFourFunctions = R"(
+def f(x: bfloat16[8, 16], w: bfloat16[16, 24], b: bfloat16[24], m: bfloat16[8, 24]):
+    y = relu(np.einsum("ab,bc->ac", x, w) + b)
+    z = gelu(np.einsum("ab,bc->ac", x, w) + b)
+    t = gelu_tanh(np.einsum("ab,bc->ac", x, w) + b)
+    s = np.einsum("ab,bc->ac", x, w) + b
+    return y, z, t, s
+)";
+
+// OneDNN's are biases and functions of results; what a backward pass needs besides is computed by kernels.
+TEST(EpiloguePartitions, OfACpuAreBiasesAndFunctionsByOneDnn) {
+  std::set<std::string> names;
+  for (const PartitionCandidates& entry : on_cpu(kFourFunctions).partitions) {
+    const Product& product = entry.partition.product;
+    if (!product.has_epilogue()) continue;
+    names.insert(entry.partition.name);
+    EXPECT_FALSE(product.auxiliary.valid()) << entry.partition.name;
+    EXPECT_FALSE(product.vector && product.vector->written()) << entry.partition.name;
+    EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
+    for (const Candidate& candidate : entry.candidates)
+      EXPECT_EQ(std::get<GemmConfig>(candidate.config).library, GemmLibrary::onednn);
+    const auto has = [&](std::string_view reason) {
+      return std::any_of(entry.rejected.begin(), entry.rejected.end(),
+                         [&](const Rejected& rejected) { return rejected.reason == reason; });
+    };
+    EXPECT_TRUE(has("of the CPU's libraries only oneDNN supports the epilogue")) << entry.partition.name;
+  }
+  EXPECT_GE(names.size(), 2U);
 }
 
 // Epilogues do not change the first alternative of a choice point, which runs if nothing is measured.
@@ -126,10 +168,10 @@ TEST(EpiloguePartitions, EveryRejectionHasItsReason) {
          "the library's GELU is the tanh approximation");
   const std::string wide = "x: float32[A, B], w: float32[B, C], b: float32[C], v: float32[C, A]";
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = gelu_tanh(y + b)\n    return z\n"),
-         "with z bias, z gelu_tanh: the library's tanh is exact only to half precision");
+         "with z bias, z gelu_tanh: the library's GELU is exact only to half precision");
   expect(
       program(wide, "    y = gelu_tanh(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
-      "d_y with y gelu_tanh d_y.1: the library's tanh is exact only to half precision");
+      "d_y with y gelu_tanh d_y.1: the library's GELU is exact only to half precision");
   expect(program(wide, "    y = gelu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
          "d_y with y gelu d_y.1: the library's GELU is the tanh approximation");
   expect(program(wide, "    y = relu(np.einsum(\"ab,bc->ac\", x, w))\n    return np.einsum(\"ac,ce->ae\", y, v)\n"),
@@ -140,7 +182,7 @@ TEST(EpiloguePartitions, EveryRejectionHasItsReason) {
                  "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = y + np.einsum(\"aa->a\", x)\n    return z\n"),
          "partition y einsum with z bias\n");
   expect(program(matrices, "    y = np.einsum(\"ab,bc->ac\", x, w)\n    z = np.exp(y + b * 2)\n    return z\n"),
-         "no kernel");
+         "cannot be a kernel");
   expect(program("t: float32[C, A, A], v: float32[A]",
                  "    y = np.einsum(\"cab,b->ca\", t, v)\n    z = y + v\n    return z\n"),
          "the bias is one of the product's matrices");
@@ -209,6 +251,7 @@ double activated(const GemmCall& call, double sum, const Read& read_auxiliary, c
   switch (call.activation) {
     case Activation::none: return sum;
     case Activation::relu: return std::max(sum, 0.0);
+    case Activation::exact_gelu: return sum * normal_cdf(sum);
     case Activation::gelu: return gelu_tanh(sum);
     case Activation::gelu_gradient: return gelu_tanh_dx(read_auxiliary(), sum);
   }
@@ -465,8 +508,9 @@ TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
       if (graph.operators[f].kind != OperatorKind::gelu_tanh || graph.operators[f].inputs[0].tensor != result) continue;
       for (const bool needed : {false, true}) {
         Product product = product_of(graph, graph.operators[k]);
-        const std::optional<Rejection> rejection = take_activation(
-            graph, OperatorId(f), needed ? std::vector<TensorId>{result} : std::vector<TensorId>(), product);
+        const std::optional<Rejection> rejection =
+            take_activation(graph, OperatorId(f), needed ? std::vector<TensorId>{result} : std::vector<TensorId>(),
+                            gpu_target().gemm_epilogues, product);
         ASSERT_FALSE(rejection) << rejection->reason;
         EXPECT_EQ(product.writes_auxiliary(), needed);
         EXPECT_EQ(product.activation, Activation::gelu);

@@ -30,18 +30,31 @@ void for_each_point(const std::vector<int64_t>& extents, const Body& body) {
   }
 }
 
-Touched touched_by(const GemmCall& call) {
+// The source's element of an element of the copy, or the element itself if there is no copy.
+int64_t before_copy(const StridedCopy& copy, int64_t element) {
+  if (copy.empty()) return element;
+  int64_t source = copy.first;
+  for (size_t axis = copy.axes.size(); axis-- > 0; element /= copy.axes[axis].extent)
+    source += element % copy.axes[axis].extent * copy.axes[axis].stride;
+  return source;
+}
+
+Touched touched_by(const Launch& launch) {
+  const GemmCall& call = launch.gemm;
   std::vector<int64_t> extents = {call.m, call.n, call.k};
   for (const auto& loop : call.loops) extents.push_back(loop.extent);
   Touched touched;
   for_each_point(extents, [&](const std::vector<int64_t>& at) {
-    std::array<int64_t, 3> place = {at[0] * call.a_m + at[2] * call.a_k, at[2] * call.b_k + at[1] * call.b_n,
+    std::array<int64_t, 3> place = {call.a_first + at[0] * call.a_m + at[2] * call.a_k,
+                                    call.b_first + at[2] * call.b_k + at[1] * call.b_n,
                                     at[0] * call.c_m + at[1] * call.c_n};
     for (size_t k = 0; k < call.loops.size(); ++k) {
       place[0] += at[3 + k] * call.loops[k].a;
       place[1] += at[3 + k] * call.loops[k].b;
       place[2] += at[3 + k] * call.loops[k].c;
     }
+    for (const size_t operand : {size_t{0}, size_t{1}})
+      place[operand] = before_copy(launch.unfolded[operand], place[operand]);
     ++touched[place];
   });
   return touched;
@@ -87,7 +100,7 @@ Touched wanted_of(const Graph& graph, const Partition& partition, const std::vec
 void expect_exactly_the_contraction(const TrainingGraph& training, size_t every) {
   EnumerateOptions options;
   options.threads = 2;
-  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn};
+  options.libraries = {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::onednn, GemmLibrary::mkl};
   options.most = 4000;
   Result<Candidates> found = find_partitions(training, fuse(training), options);
   ASSERT_TRUE(found);
@@ -102,17 +115,28 @@ void expect_exactly_the_contraction(const TrainingGraph& training, size_t every)
       if (next++ % every != 0 || !std::holds_alternative<GemmConfig>(candidate.config)) continue;
       const std::vector<Layout> layouts = layouts_of(found->domains, entry.partition, candidate);
       const Launch launch = lower(training.graph, entry.partition, layouts, candidate.config);
-      ASSERT_EQ(touched_by(launch.gemm), wanted_of(training.graph, entry.partition, layouts))
+      ASSERT_EQ(touched_by(launch), wanted_of(training.graph, entry.partition, layouts))
           << entry.partition.name << ": " << print_candidate(found->domains, entry.partition, candidate);
       EXPECT_TRUE(launch.gemm.library == GemmLibrary::blis ||
                   ((launch.gemm.a_m == 1 || launch.gemm.a_k == 1) && (launch.gemm.b_k == 1 || launch.gemm.b_n == 1) &&
                    (launch.gemm.c_m == 1 || launch.gemm.c_n == 1)))
-          << "OpenBLAS and oneDNN need a unit stride";
+          << "OpenBLAS, oneDNN and MKL need a unit stride";
       stacked += entry.partition.members.empty() ? 1 : 0;
       looped += launch.gemm.loops.empty() ? 0 : 1;
     }
   }
   EXPECT_GT(stacked + looped, 0U);
+}
+
+TEST(GemmConfigs, RunOverExactlyTheContractionsOfUnfoldedWindows) {
+  constexpr const char* kText = R"(
+B, C, N, Y, X = 1, 2, 3, 4, 5
+
+
+def f(x: float32[B, C, Y, X], w: float32[N, C, 3, 2]):
+    return conv2d(x, w, stride=2, padding=1), conv2d(x[..., ::-1], w)
+)";
+  expect_exactly_the_contraction(training_of(kText), 61);
 }
 
 TEST(GemmConfigs, RunOverExactlyTheContractionsOfAModel) {
@@ -186,6 +210,13 @@ TEST(GemmConfigs, OneDnnNeedsUnitStridesAndNoSumOfProducts) {
   any.layouts = {{"x", "any"}};
   EXPECT_TRUE(rejects(product_by_onednn("float32", "bik,bkj->bij", any),
                       "oneDNN: a matrix has no unit stride along either of its indices"));
+}
+
+// It has only a slow reference for a bias, or for float16, where the rows of the result are apart.
+TEST(GemmConfigs, OneDnnHasNoFastCodeForSomeResultsWithGaps) {
+  const char* const einsum = "bik,bkj->ibj";
+  EXPECT_TRUE(rejects(product_by_onednn("float16", einsum), "oneDNN: a result of float16 whose rows are apart"));
+  EXPECT_FALSE(rejects(product_by_onednn("bfloat16", einsum), "oneDNN: a result of float16 whose rows are apart"));
 }
 
 }  // namespace

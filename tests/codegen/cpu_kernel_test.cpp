@@ -9,6 +9,7 @@
 #include "base/sanitized.h"
 #include "base/text.h"
 #include "codegen/corner_programs.h"
+#include "codegen/lower.h"
 #include "codegen/trials_of_programs.h"
 #include "device/cpu/blas_library.h"
 #include "fusion/fusion_text.h"
@@ -129,6 +130,34 @@ TEST(CpuKernel, PartitionsWithDifferentNumbersHaveTheirOwnReferenceData) {
         reference_data_name(graph, draw_rules(graph), entry.partition));
   }
   EXPECT_TRUE(std::any_of(names.begin(), names.end(), [](const auto& entry) { return entry.second.size() == 2; }));
+}
+
+// What was measured for one partition is used for all with the same text, also of other programs: a number is not part
+// of the text, since it is not part of the kernel either.
+TEST(CpuKernel, PartitionsWithEqualTextsHaveEqualKernels) {
+  std::map<std::string, std::string> kernels;  // by partition and candidate
+  size_t equal = 0;
+  for (const char* const results :
+       {"x * 2, x - 2", "x * 3, x - 3", "np.maximum(x, 2)", "np.maximum(x, 3)", "np.einsum('iiii->', y)",
+        "np.einsum('iijj->', y)", "dropout(x, 0.1), x ** 1.5", "dropout(x, 0.2), x ** 2.5"}) {
+    const std::string text =
+        concat("A = 5\nB = 6\n\n\ndef f(x: float32[A, B], y: float32[A, A, A, A]):\n    return ", results, "\n");
+    const TriedProgram program = tried_program(results, text, {}, "float32");
+    for (const PartitionCandidates& entry : program.candidates.partitions) {
+      for (const Candidate& candidate : entry.candidates) {
+        const std::vector<TensorDomain>& domains = program.candidates.domains;
+        const Launch launch = lower(program.training.graph, entry.partition,
+                                    layouts_of(domains, entry.partition, candidate), candidate.config);
+        const auto [known, fresh] =
+            kernels.try_emplace(concat(print_partition(program.training.graph, entry.partition), " | ",
+                                       print_candidate(domains, entry.partition, candidate)),
+                                launch.kernel);
+        equal += fresh ? 0 : 1;
+        ASSERT_EQ(known->second, launch.kernel) << results << "\n" << known->first;
+      }
+    }
+  }
+  EXPECT_GT(equal, 20U);
 }
 
 // The mask of one of two equal partitions says nothing about that of the other.

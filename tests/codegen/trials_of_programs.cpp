@@ -135,6 +135,10 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch) {
   return KernelCache(folder, *compiler, std::string(cpu_prelude()), cpu_info().identity(), {300, batch});
 }
 
+std::string emulated_prelude() {
+  return concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")), cuda_prelude());
+}
+
 Result<KernelCache> emulated_kernel_cache(const std::string& after_prelude) {
   static const Result<Compiler> found = find_compiler();
   if (!found) return found.error();
@@ -142,9 +146,7 @@ Result<KernelCache> emulated_kernel_cache(const std::string& after_prelude) {
   compiler.flags.emplace_back("-U_FORTIFY_SOURCE");  // emulated_hardware.h says why
   std::replace(compiler.flags.begin(), compiler.flags.end(), std::string("-O3"), std::string("-Og"));  // each runs once
   const std::string folder = test_kernels("test_cuda_kernels", MILLRACE_BINARY);
-  const std::string prelude = concat(text_of_file(concat(MILLRACE_SOURCE_DIR, "/tests/codegen/emulated_hardware.h")),
-                                     cuda_prelude(), after_prelude);
-  return KernelCache(folder, std::move(compiler), prelude, cpu_info().identity(), {300, 24});
+  return KernelCache(folder, std::move(compiler), emulated_prelude() + after_prelude, cpu_info().identity(), {300, 24});
 }
 
 std::string emulated_source(const Launch& launch) {

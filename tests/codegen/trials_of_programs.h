@@ -19,6 +19,9 @@ Result<KernelCache> kernel_cache_of_tests(size_t batch = 24);
 // The same for CUDA kernels that are emulated on the CPU.
 Result<KernelCache> emulated_kernel_cache(const std::string& after_prelude = "");
 
+// What precedes emulated CUDA kernels.
+std::string emulated_prelude();
+
 // A launch of a CUDA kernel as a CPU kernel for that cache: emulated_hardware.h runs its threads and blocks.
 std::string emulated_source(const Launch& launch);
 

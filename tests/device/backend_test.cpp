@@ -42,10 +42,12 @@ TEST(Backend, ACpuRunsLoopsInHostMemory) {
   const Backend& cpu = **found;
   EXPECT_EQ(cpu.name(), "cpu");
   const Target& target = cpu.target();
-  EXPECT_FALSE(target.gemm_epilogues);
+  EXPECT_TRUE(target.gemm_epilogues.of_results);
+  EXPECT_TRUE(target.gemm_epilogues.exact_gelu);
+  EXPECT_FALSE(target.gemm_epilogues.gradients);
   EXPECT_FALSE(target.reads_while_multiplying);
   EXPECT_FALSE(target.gemm_algorithms);
-  EXPECT_FALSE(target.fused_attention);
+  EXPECT_TRUE(target.fused_attention);
   EXPECT_FALSE(target.own_memory);
   EXPECT_FALSE(target.gpu);
   EXPECT_EQ(target.tensor_alignment, 1);
@@ -60,11 +62,12 @@ TEST(Backend, ACpuHasTheLibrariesThatLoadAndSaysWhyOthersAreMissing) {
   const Result<std::shared_ptr<Backend>> cpu = find_backend("cpu");
   ASSERT_TRUE(cpu) << to_string(cpu.error());
   const BackendLibraries& libraries = (*cpu)->libraries();
-  EXPECT_EQ(libraries.there.size() + libraries.missing.size(), 3);
+  EXPECT_EQ(libraries.there.size() + libraries.missing.size(), 4);
   for (const GemmLibrary library : libraries.there) EXPECT_FALSE(libraries.missing.contains(library));
   EXPECT_EQ(libraries.missing.contains(GemmLibrary::openblas), !blas_info(GemmLibrary::openblas).there);
   EXPECT_EQ(libraries.missing.contains(GemmLibrary::blis), !blas_info(GemmLibrary::blis).there);
   EXPECT_EQ(libraries.missing.contains(GemmLibrary::onednn), !onednn_info().there);
+  EXPECT_EQ(libraries.missing.contains(GemmLibrary::mkl), !blas_info(GemmLibrary::mkl).there);
   for (const StoredType type : {StoredType::f32, StoredType::f16, StoredType::bf16})
     EXPECT_EQ(libraries.lacking.contains({GemmLibrary::onednn, type}),
               onednn_info().there && onednn_implementation(type).empty());
@@ -84,7 +87,9 @@ TEST(Backend, CapabilitiesOfAGpuNeedNoGpu) {
   const Result<const BackendKind*> cuda = backend_named("cuda");
   ASSERT_TRUE(cuda) << to_string(cuda.error());
   const Target& target = (*cuda)->target;
-  EXPECT_TRUE(target.gemm_epilogues);
+  EXPECT_TRUE(target.gemm_epilogues.of_results);
+  EXPECT_FALSE(target.gemm_epilogues.exact_gelu);
+  EXPECT_TRUE(target.gemm_epilogues.gradients);
   EXPECT_TRUE(target.reads_while_multiplying);
   EXPECT_TRUE(target.gemm_algorithms);
   EXPECT_TRUE(target.fused_attention);

@@ -1,4 +1,4 @@
-// Products by OpenBLAS and BLIS against a plain triple loop.
+// Products by OpenBLAS, BLIS and MKL against a plain triple loop.
 #include "device/cpu/blas.h"
 
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ using gemm_calls::spins;
 using gemm_calls::Tensor;
 using gemm_calls::too_slow;
 
-// An independent statement of the rule that the tested code implements: OpenBLAS takes a matrix with a unit stride, and
-// any vector.
-bool openblas_takes(const GemmCall& call) {
+// An independent statement of the rule that the tested code implements: OpenBLAS and MKL take a matrix with a unit
+// stride, and any vector.
+bool cblas_takes(const GemmCall& call) {
   const auto takes = [](int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
     return rows == 1 || columns == 1 || row_stride == 1 || column_stride == 1;
   };
@@ -95,7 +95,7 @@ TEST_P(Blas, AnyLayoutAndLoops) {
     for (Loop& loop : loops) loop = {pick(loop_extents), pick(roles)};
     GemmCall call = call_of(library(), type(), pick(extents), pick(extents), pick(extents), loops, arrange);
     call.threads = static_cast<int>(random() % 2) + 1;
-    const bool takes = library() == GemmLibrary::blis || openblas_takes(call);
+    const bool takes = library() == GemmLibrary::blis || cblas_takes(call);
     ASSERT_EQ(takes, why_not(call).empty()) << describe(call) << ": " << why_not(call);
     if (!takes) continue;
     GemmCall over_loops = call;
@@ -170,7 +170,7 @@ TEST_P(Blas, SumsInFloat32AlsoAcrossLoops) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, Blas,
-                         testing::Combine(testing::Values(GemmLibrary::openblas, GemmLibrary::blis),
+                         testing::Combine(testing::Values(GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::mkl),
                                           testing::Values(StoredType::f64, StoredType::f32, StoredType::f16,
                                                           StoredType::bf16)),
                          [](const auto& suite) {
@@ -266,7 +266,8 @@ TEST_P(BlasRejects, ThreadsWithoutALoop) {
   EXPECT_TRUE(says(call, "no loop to share"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects, testing::Values(GemmLibrary::openblas, GemmLibrary::blis),
+INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects,
+                         testing::Values(GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::mkl),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 TEST(BlasStrides, OnlyBlisTakesGeneralOnes) {
@@ -292,15 +293,27 @@ TEST(BlasStrides, OpenBlasCountsIn32Bits) {
 }
 
 TEST(BlasInfos, NamesLoadedLibrariesOrHowToInstallThem) {
-  for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis}) {
+  for (const GemmLibrary library : {GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::mkl}) {
     const BlasInfo& info = blas_info(library);
     EXPECT_EQ(info.there, info.missing.empty());
     EXPECT_EQ(info.there, !info.version.empty());
     EXPECT_EQ(info.there, !info.path.empty());
     if (!info.there) {
-      EXPECT_NE(std::string::npos, info.missing.find("apt-get install lib"));
+      EXPECT_NE(std::string::npos,
+                info.missing.find(library == GemmLibrary::mkl ? "pip install" : "apt-get install lib"));
     }
   }
+}
+
+TEST(BlasThreads, AProgramsOwnCallsOfMKLKeepTheirs) {
+  if (!blas_info(GemmLibrary::mkl).there) GTEST_SKIP() << blas_info(GemmLibrary::mkl).missing;
+  GemmCall call = call_of(GemmLibrary::mkl, StoredType::f32, 4, 6, 5, {}, [](size_t) {
+    return std::vector<size_t>{0, 1};
+  });
+  call.threads = 2;
+  mkl().set_num_threads_local(7);
+  check(call, 1, 3);
+  EXPECT_EQ(7, mkl().set_num_threads_local(0));
 }
 
 TEST(BlasScratch, HoldsFloat32CopiesOfHalfSizedTensors) {

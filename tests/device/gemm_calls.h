@@ -86,11 +86,34 @@ void visit_all(const GemmCall& call, size_t loop, int64_t a, int64_t b, int64_t 
   }
 }
 
+// Calls visit(c, v), offsets, for every result and its bias.
+template <class Visit>
+void visit_biases(const GemmCall& call, size_t loop, int64_t c, int64_t v, const Visit& visit) {
+  if (loop < call.loops.size()) {
+    const GemmLoop& at = call.loops[loop];
+    for (int64_t i = 0; i < at.extent; ++i) visit_biases(call, loop + 1, c + i * at.c, v + i * at.v, visit);
+    return;
+  }
+  for (int64_t i = 0; i < call.m; ++i) {
+    for (int64_t j = 0; j < call.n; ++j) visit(c + i * call.c_m + j * call.c_n, v + i * call.v_m + j * call.v_n);
+  }
+}
+
+inline double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::relu: return x > 0 ? x : 0;
+    case Activation::gelu: return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case Activation::exact_gelu: return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    default: return x;
+  }
+}
+
 // A sum of K products in any order is off by at most K·u·Σ|a||b| to first order (Higham, ch. 3); scaling by alpha and
 // adding the partial sums of the loops are a few roundings more. The oracle's own double sum has the same bound. Twice
 // that covers the higher orders, as K·u is far below 1. Half-precision results are rounded once more. `d`: the added
 // tensor if the call adds, one more term.
-inline Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const Tensor& b, const Tensor& d) {
+inline Expected expected_of(const GemmCall& call, double alpha, const Tensor& a, const Tensor& b, const Tensor& d,
+                            const Tensor& v) {
   const auto elements = static_cast<size_t>(call.c_elements);
   Expected expected{std::vector<double>(elements), std::vector<double>(elements), std::vector<bool>(elements)};
   visit_all(call, 0, 0, 0, 0, [&](int64_t at_a, int64_t at_b, int64_t at_c) {
@@ -103,6 +126,12 @@ inline Expected expected_of(const GemmCall& call, double alpha, const Tensor& a,
     expected.value[i] += d.get(static_cast<int64_t>(i));
     expected.bound[i] += std::abs(d.get(static_cast<int64_t>(i)));
   }
+  if (call.vector == GemmVector::bias) {
+    visit_biases(call, 0, 0, 0, [&](int64_t at_c, int64_t at_v) {
+      expected.value[static_cast<size_t>(at_c)] += v.get(at_v);
+      expected.bound[static_cast<size_t>(at_c)] += std::abs(v.get(at_v));
+    });
+  }
   double terms = static_cast<double>(call.k);
   double sums = 1;
   for (const GemmLoop& loop : call.loops) sums *= loop.c == 0 ? static_cast<double>(loop.extent) : 1;
@@ -111,6 +140,11 @@ inline Expected expected_of(const GemmCall& call, double alpha, const Tensor& a,
   const double u = unit_roundoff(call.type == StoredType::f64 ? StoredType::f64 : StoredType::f32);
   for (size_t i = 0; i < elements; ++i) {
     double bound = 2 * terms * u * expected.bound[i];
+    // No function here has a slope above 1.13, and oneDNN's are off by a few units of float32.
+    if (call.activation != Activation::none) {
+      bound = 1.13 * bound + 16 * u * (1 + std::abs(expected.value[i]));
+      expected.value[i] = activated(call.activation, expected.value[i]);
+    }
     if (half) bound += (std::abs(expected.value[i]) + bound) * unit_roundoff(call.type) + std::ldexp(1, -25);
     expected.bound[i] = bound;
   }
@@ -141,7 +175,8 @@ inline std::string describe(const GemmCall& call) {
   std::string text =
       concat(name_of(call.library), " ", name_of(call.type), " m ", call.m, " n ", call.n, " k ", call.k, " a ",
              call.a_m, ",", call.a_k, " b ", call.b_k, ",", call.b_n, " c ", call.c_m, ",", call.c_n, " threads ",
-             call.threads, call.threads_over_loops ? " over loops" : "", call.adds ? " adds" : "");
+             call.threads, call.threads_over_loops ? " over loops" : "", call.adds ? " adds" : "",
+             call.vector == GemmVector::bias ? " bias" : "", " activation ", static_cast<int>(call.activation));
   for (const GemmLoop& loop : call.loops)
     text += concat(" [", loop.extent, ": ", loop.a, ",", loop.b, ",", loop.c, "]");
   return text;
@@ -199,15 +234,17 @@ inline void check(const GemmCall& call, double alpha, unsigned seed) {
   for (int64_t i = 0; i < call.b_elements; ++i) b.set(i, uniform(random));
   Tensor d(call.type, call.adds ? call.c_elements : 1, kNan);
   for (int64_t i = 0; call.adds && i < call.c_elements; ++i) d.set(i, 3 * uniform(random));
+  Tensor v(call.type, call.v_elements, kNan);
+  for (int64_t i = 0; i < call.v_elements; ++i) v.set(i, 2 * uniform(random));
   // All bits set: NaNs, in scratch and in C.
   std::vector<unsigned char> scratch(static_cast<size_t>(scratch_bytes(call)), 0xFF);
 
   const auto gemm = Gemm::prepare(call);
   ASSERT_TRUE(gemm) << to_string(gemm.error());
-  const Expected expected = expected_of(call, alpha, a, b, d);
+  const Expected expected = expected_of(call, alpha, a, b, d, v);
   for (int run = 0; run < (spins(call) ? 1 : 2); ++run) {  // the second finds the first one's results in C
     gemm->run(alpha, a.data(), b.data(), c.data(), scratch.empty() ? nullptr : scratch.data(),
-              call.adds ? d.data() : nullptr);
+              call.adds ? d.data() : nullptr, call.vector == GemmVector::bias ? v.data() : nullptr);
     for (size_t i = 0; i < expected.value.size(); ++i) {
       const double got = c.get(static_cast<int64_t>(i));
       if (expected.covered[i]) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "device/cpu/denormals.h"
 
 namespace millrace {
 namespace {
@@ -64,6 +65,17 @@ TEST_P(HalfFloats, NarrowsToTheNearest) {
       ASSERT_EQ(encode(numbers[i], GetParam()), halves[i]) << numbers[i];
     }
   }
+}
+
+// As around the products of a plan.
+TEST_P(HalfFloats, NarrowsToTheNearestWhereDenormalsAreFlushed) {
+  const std::vector<float> numbers = numbers_to_narrow(GetParam());
+  std::vector<uint16_t> kept(numbers.size());
+  std::vector<uint16_t> flushed(numbers.size());
+  narrow(GetParam(), numbers.data(), kept.data(), static_cast<int64_t>(numbers.size()), 1);
+  const DenormalScope scope(Denormals::flush, 1);
+  narrow(GetParam(), numbers.data(), flushed.data(), static_cast<int64_t>(numbers.size()), 1);
+  for (size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(kept[i], flushed[i]) << numbers[i];
 }
 
 TEST_P(HalfFloats, WritesNothingAfterTheEnd) {

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "fusion/fusion_text.h"
+
 namespace millrace {
 namespace {
 
@@ -17,6 +19,33 @@ TEST(FinishTime, MoreKernelsTakeLongerAndMoreCoresLessTime) {
   EXPECT_EQ(compile_seconds(0, machine_of(2)), 0);
   EXPECT_LT(compile_seconds(4, machine_of(2)), compile_seconds(40, machine_of(2)));
   EXPECT_LT(compile_seconds(40, machine_of(16)), compile_seconds(40, machine_of(2)));
+}
+
+// Three kernels: two are equal, and one has more operators than the others together.
+TEST(FinishTime, EqualKernelsAreCompiledOnceAndLongOnesTakeLonger) {
+  const TrainingGraph training = training_of(R"(
+import numpy as np
+
+N = 8
+
+
+def step(x: float32[N]):
+    return np.exp(x)
+)");
+  Candidates candidates;
+  PartitionCandidates small;
+  small.partition.operators = small.partition.members = {OperatorId(0)};
+  small.partition.index_of = {{0}};
+  candidates.partitions = {small, small};
+  candidates.choice_points = {{{{0}}}, {{{1}}}};
+  EXPECT_EQ(kernels_to_compile(training.graph, candidates), 1);
+  PartitionCandidates large = small;
+  large.partition.members.resize(100, OperatorId(0));
+  large.partition.operators = large.partition.members;
+  large.partition.index_of.resize(100, {0});
+  candidates.partitions.push_back(large);
+  candidates.choice_points.push_back({{{2}}});
+  EXPECT_GT(kernels_to_compile(training.graph, candidates), 5);
 }
 
 TEST(FinishTime, AllCoresDrawTheArguments) {

@@ -62,13 +62,16 @@ TEST(Pipeline, ARejectedArtefactIsNotReturned) {
 TEST(Pipeline, APlanIsVerified) {
   Stages stages;
   const MadePlan& made = small_plan();
-  Selection wrong = made.selection;
-  wrong.cost = 0;
+  Measurements wrong = made.measurements;
+  for (MeasuredPartition& partition : wrong.partitions) {
+    for (MeasuredCandidate& candidate : partition.candidates) candidate.seconds = -1;
+  }
   PlanOptions options;
   options.scratch_bytes = [](const Launch&) { return int64_t{0}; };
-  const Result<StepPlan> plan = build_plan(stages, made.training, made.candidates, made.measurements, wrong, options);
+  const Result<StepPlan> plan = build_plan(stages, made.training, made.candidates, wrong, made.selection, options);
   ASSERT_FALSE(plan);
-  EXPECT_NE(to_string(plan.error()).find("cost: less than the sum"), std::string::npos) << to_string(plan.error());
+  EXPECT_NE(to_string(plan.error()).find("predicted_seconds: not a time"), std::string::npos)
+      << to_string(plan.error());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ def f(x: float32[4], s: float32):
     g = x // 2
     h = (x < x) + 1
     i = -(x < x)
-    j = 2 ** x
+    j = (-2) ** x
     k = 1 / 0
     l = x + 1 // 0
     return x

@@ -93,13 +93,13 @@ result result
 }
 
 TEST(Gather, MessagesSayWhatToWrite) {
-  EXPECT_EQ(message_of_gather("table[y]"), "an index must be integers");
+  EXPECT_EQ(message_of_gather("table[y]"), "an index must be a tensor of integers");
   EXPECT_EQ(message_of_gather("ids + 1"), "integers are only compared, chosen by np.where and used as indices");
   EXPECT_EQ(message_of_gather("np.sum(ids)"), "integers are only compared, chosen by np.where and used as indices");
   EXPECT_EQ(message_of_gather("x[ids, row]"), "an index has at most one tensor");
   EXPECT_EQ(message_of_gather("x[0, :, row]"), "an index has an integer and a tensor");
   EXPECT_EQ(message_of_gather("table[flags]"), "the shape of x[condition] would depend on the data");
-  EXPECT_EQ(message_of_gather("ids"), "a result cannot be integers");
+  EXPECT_EQ(message_of_gather("ids"), "a result cannot be a tensor of integers");
   EXPECT_EQ(message_of_gather("y.astype(int32)"), "a tensor of numbers cannot become integers or booleans");
   EXPECT_EQ(message_of_gather("cross_entropy(x, row)"), "labels of shape [7] do not fit logits of shape [2, 3, 4]");
   EXPECT_EQ(message_of_gather("np.take_along_axis(x, row, 0)"), "the indices have 1 axes, the tensor 3");

@@ -15,8 +15,8 @@ def f(x: float32[A, B], y: float32[A, C]):
     return np.concatenate([x, y], axis=1), np.concatenate([x, x + 1, x]), np.concatenate([x, y], axis=None)
 )"),
             "result_0[A, B:7] = join(x[A, B:7] for B:7 in 0..2, y[A, B:7 - 3] for B:7 in 3..6) outside=0\n"
-            "result_1.1[A, B] = add(x[A, B], 1)\n"
-            "result_1[2·A:6.0 + A, B] = join(x[2·A:6.0 + A, B] for A:6.0 in 0..0, result_1.1[2·A:6.0 + A - 2, B] for "
+            "result_1.1[A.0, A, B] = add(x[2·A.0 + A, B], 1)\n"
+            "result_1[2·A:6.0 + A, B] = join(x[2·A:6.0 + A, B] for A:6.0 in 0..0, result_1.1[A:6.0 - 1, A, B] for "
             "A:6.0 in 1..1, x[2·A:6.0 + A - 4, B] for A:6.0 in 2..2) outside=0\n"
             "result_2.1[3·A + B] = copy(x[A, B])\n"
             "result_2.1.2[4·A + C] = copy(y[A, C])\n"

@@ -142,6 +142,16 @@ TEST(Lower, ArithmeticIsByPythonsPrecedence) {
             "result[4] = subtract(result.1.4[4], result.1.6[4])\n");
 }
 
+TEST(Lower, APowerOfANumberIsAnExponential) {
+  EXPECT_EQ(operators_of("def f(x: float32[4]):\n    return 1 ** x + 0.5 ** (x - 1)\n"),
+            "result.1[4] = multiply(x[4], 0)\n"
+            "result.1.2[4] = exp(result.1[4])\n"
+            "result.1.3[4] = subtract(x[4], 1)\n"
+            "result.1.4[4] = multiply(result.1.3[4], -0.69314718055994529)\n"
+            "result.1.5[4] = exp(result.1.4[4])\n"
+            "result[4] = add(result.1.2[4], result.1.5[4])\n");
+}
+
 TEST(Lower, ConstantsAreComputedAndSharedByValue) {
   EXPECT_EQ(operators_of(R"(
 def f(x: float32[4]):

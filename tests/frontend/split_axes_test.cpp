@@ -70,13 +70,27 @@ def f(x: float32[T, E], w: float32[E, P], cos: float32[T, P], sin: float32[T, P]
     return np.einsum("ap,bp->ab", y, y)
 )"),
             "q[T, P.0, P:4] = contraction(x[T, E], w[E, 4·P.0 + P:4]) over E\n"
-            "turned.1[T, P:4] = negate(q[T, at 1, P:4])\n"
-            "turned[T, P.0, P:4] = join(turned.1[T, 4·P.0 + P:4] for P.0 in 0..0, q[T, P.0 - 1, P:4] for P.0 in 1..1) "
+            "turned.1[T, P:4.0, P:4] = negate(q[T, P:4.0 + 1, P:4])\n"
+            "turned[T, P.0, P:4] = join(turned.1[T, P.0, P:4] for P.0 in 0..0, q[T, P.0 - 1, P:4] for P.0 in 1..1) "
             "outside=0\n"
             "y.1[T, P.0, P:4] = multiply(q[T, P.0, P:4], cos[T, 4·P.0 + P:4])\n"
             "y.1.2[T, P.0, P:4] = multiply(turned[T, P.0, P:4], sin[T, 4·P.0 + P:4])\n"
             "y[T, P.0, P:4] = add(y.1[T, P.0, P:4], y.1.2[T, P.0, P:4])\n"
             "result[T, T'] = contraction(y[T, P.0, P:4], y[T', P.0, P:4]) over P.0, P:4\n");
+}
+
+TEST(SplitAxes, PositionsThatAreJoinedKeepTheirAxis) {
+  EXPECT_EQ(
+      operators_of(R"(
+P = 4
+def f(x: float32[P]):
+    return np.exp(np.concatenate([np.arange(P), -x]))
+)"),
+      "result.1[P] = index()\n"
+      "result.1.2[P.0, P] = negate(x[4·P.0 + P])\n"
+      "result.1.3[P:8.0, P] = join(result.1[4·P:8.0 + P] for P:8.0 in 0..0, result.1.2[P:8.0 - 1, P] for P:8.0 in "
+      "1..1) outside=0\n"
+      "result[4·P:8.0 + P] = exp(result.1.3[P:8.0, P])\n");
 }
 
 TEST(SplitAxes, InterleavedPairsHaveAnIndexForThePair) {

@@ -178,5 +178,43 @@ TEST(FuseEpilogues, ExistInTheModels) {
   expect_among(epilogues_of(training), concat("linear1 einsum d_w1: bias_gradient ", ubj));
 }
 
+// The gradients of packed queries, keys and values are joined only for the products that read them.
+TEST(FuseJoinedStacks, OfPackedProjections) {
+  const TrainingGraph training = training_of_model("gpt2_block", {"B=8", "J=1024", "H=12"});
+  const std::vector<JoinedStack> stacks = fuse(training).joined_stacks;
+  ASSERT_EQ(stacks.size(), 1U);
+  const int64_t x = int64_t{8} * 1024 * 768;
+  EXPECT_EQ(stacks[0].words_saved, 3 * x + 3 * x) << "read and written by the join";
+  EXPECT_EQ(stacks[0].sources.size(), 3U);
+  EXPECT_EQ(names_of(training, stacks[0].readers), "qkv einsum d_attn_norm, qkv einsum d_c_attn_weight");
+}
+
+constexpr const char* kStacked = R"(
+B, I = 6, 5
+
+
+def f(x: float32[B, I], y: float32[B, I], w: fixed.float32[2, I, B]):
+    joined = np.stack([np.exp(x), y])
+    return )";
+
+TEST(FuseJoinedStacks, OnlyWhereContractionsAloneReadThem) {
+  const auto count = [](const std::string& results) {
+    return fuse(training_of(concat(kStacked, results, "\n"))).joined_stacks.size();
+  };
+  EXPECT_EQ(count("np.einsum(\"sbi,sic->bc\", joined, w)"), 1U);
+  EXPECT_EQ(count("np.einsum(\"sbi,sic->bc\", joined, w), joined"), 0U) << "a result";
+  EXPECT_EQ(count("np.einsum(\"sbi,sic->bc\", joined, w), np.tanh(joined)"), 0U) << "another reader";
+  EXPECT_EQ(count("np.einsum(\"sbi,tic->bc\", joined[:1], w[:1])"), 0U) << "a part of it";
+}
+
+// Backward reads exp(x), so the kernel that joins it with y writes it anyway.
+TEST(FuseJoinedStacks, LeaveTheRestOfTheKernel) {
+  const TrainingGraph training = training_of(concat(kStacked, "np.einsum(\"sbi,sic->bc\", joined, w)\n"));
+  const std::vector<JoinedStack> stacks = fuse(training).joined_stacks;
+  ASSERT_EQ(stacks.size(), 1U);
+  const int64_t x = 6 * 5;
+  EXPECT_EQ(stacks[0].words_saved, (x + x + x + 2 * x) - (x + x));
+}
+
 }  // namespace
 }  // namespace millrace

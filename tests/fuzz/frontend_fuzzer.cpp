@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "frontend/frontend.h"
+#include "fuzz/counted.h"
 #include "ir/verify.h"
 
 namespace {
@@ -18,6 +19,7 @@ namespace {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  millrace::counted_bytes.add(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto graph = millrace::parse_program(text, millrace::ProgramOptions{});
   if (!graph) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/safetensors.h"
+#include "fuzz/counted.h"
 
 namespace {
 
@@ -32,6 +33,7 @@ bool same(const StoredTensor& a, const StoredTensor& b) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  millrace::counted_bytes.add(size);
   const auto first = millrace::parse_safetensors({reinterpret_cast<const char*>(data), size});
   if (!first) {
     if (millrace::to_string(first.error()).size() > 10'000) report("a message as long as the file");

@@ -22,6 +22,7 @@ struct Case {
     if (!fuses) return analyze_program(options);
     FuseOptions fuse;
     fuse.program = options.program;
+    fuse.format = options.format;
     return fuse_program(fuse);
   }
 };
@@ -35,6 +36,10 @@ std::vector<Case> cases() {
     options.program.path = entry.path().string();
     if (model == "bert_encoder") all.push_back({"bert_encoder_paper_table.txt", options});
     all.push_back({model + "_fused.txt", options, true});
+    if (model == "gpt2_block") {
+      all.push_back({"gpt2_block_fused_json.txt", options, true});
+      all.back().options.format = Format::json;
+    }
     options.program.sizes = {"tiny"};
     all.push_back({model + "_table.txt", options});
     options.format = Format::graph;
@@ -45,7 +50,8 @@ std::vector<Case> cases() {
 
 TEST(Golden, OutputForModelsEqualsTheirFiles) {
   const std::vector<Case> all = cases();
-  ASSERT_GE(all.size(), 58U) << "19 models, a graph, a table and the groups each, and the paper's table";
+  ASSERT_GE(all.size(), 59U)
+      << "19 models, a graph, a table and the groups each, the paper's table, and groups as JSON";
   for (const Case& one : all) {
     const Result<std::string> text = one.text();
     ASSERT_TRUE(text) << to_string(text.error());

@@ -1,4 +1,5 @@
-// Explorations with scripts as workers and compilers: what is tried, stored and lost.
+// Explorations with scripts as workers and compilers: what is tried, stored and lost. Over 500 lines,
+// because the cases share the scripts.
 #include "measure/explore.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@
 #include "measure/measurements_json.h"
 #include "measure/pretended_worker.h"
 #include "measure/verify.h"
+#include "select/cost_bounds.h"
 #include "select/select.h"
 
 namespace millrace {
@@ -406,6 +408,71 @@ TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   }
   const auto converts = [](const std::string& call) { return call.find("\"conversion\":true") != std::string::npos; };
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
+}
+
+// The best step of what is measured, and a lower bound of it with everything untried at its own.
+StepProof proof_of(const Measurements& measured, const BoundedMeasurements& bounded, double) {
+  StepProof proof;
+  const Result<Selection> best = select(measured, SelectMethod::exact);
+  const Result<Selection> fastest = select(bounded.measurements, SelectMethod::exact);
+  if (!best || !fastest || !bounded.every_layout) return proof;
+  proof.step = best->cost;
+  proof.lower_bound = fastest->lower_bound;
+  proof.with = cost_bounds(bounded.measurements, 1).with;
+  for (const SelectedPartition& selected : fastest->partitions) {
+    const MeasuredPartition& partition = bounded.measurements.partitions[static_cast<size_t>(selected.partition)];
+    proof.wanted.candidates.push_back(
+        {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
+  }
+  for (const SelectedConversion& conversion : fastest->conversions) {
+    for (const auto& [from, to] : conversion.steps())
+      proof.wanted.conversions.push_back(
+          {bounded.measurements.tensors[static_cast<size_t>(conversion.tensor)].name, from, to});
+  }
+  return proof;
+}
+
+// An exploration that leaves out what cannot be part of a faster step ends with the best of all steps.
+TEST_F(ExploreTest, WhatCannotBeFasterIsNotTried) {
+  const Result<Explored> all = explored(pretended_worker(), "all.db");
+  ASSERT_TRUE(all) << to_string(all.error());
+  const Result<Selection> best = select(all->measurements, SelectMethod::exact);
+  ASSERT_TRUE(best);
+  ASSERT_FALSE(all->summary.certificate);
+
+  settings_.exhaustive = false;
+  settings_.deadline = Deadline::after(600);
+  settings_.batch = 4;
+  settings_.prove = proof_of;
+  settings_.ceilings.cache_bytes = 1e6;  // every candidate takes 0.1 ms or more, and moves some hundred bytes
+  const Result<Explored> made = explored(pretended_worker(), "some.db");
+  ASSERT_TRUE(made) << to_string(made.error());
+  ASSERT_TRUE(made->summary.certificate);
+  EXPECT_TRUE(made->summary.certificate->is_certified());
+  EXPECT_NEAR(made->summary.certificate->step, best->cost, Certificate::kFaster * best->cost);
+  EXPECT_LT(made->summary.tried, all->summary.tried);
+  EXPECT_TRUE(made->summary.is_complete());
+}
+
+// Without ceilings, everything could be faster until it is tried.
+TEST_F(ExploreTest, WithoutCeilingsTheCertificateNeedsEveryCandidate) {
+  settings_.exhaustive = false;
+  settings_.deadline = Deadline::after(600);
+  settings_.prove = proof_of;
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  ASSERT_TRUE(made->summary.certificate);
+  EXPECT_TRUE(made->summary.certificate->is_certified());
+  EXPECT_GE(made->summary.tried + made->summary.not_needed, made->summary.configurations);
+}
+
+TEST_F(ExploreTest, AnAssumedStepIsNotCertified) {
+  settings_.exhaustive = false;
+  settings_.deadline = Deadline::after(0);
+  settings_.prove = proof_of;
+  const Result<Explored> made = explored(pretended_worker());
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_FALSE(made->summary.certificate && made->summary.certificate->is_certified());
 }
 
 // However little time there is, there is a plan: what was not tried has its expected time.

@@ -1,12 +1,18 @@
-// Trials on the CPU, of products that are too large for the reference.
+// Trials on the CPU: products that are too large for the reference, and kernels that are slow or wrong.
 #include "measure/trial.h"
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstring>
+#include <thread>
+
 #include "base/sanitized.h"
 #include "candidates/adding_program.h"
 #include "candidates/enumerate.h"
+#include "candidates/partitions.h"
 #include "device/cpu/blas_library.h"
+#include "device/cpu/kernel_arguments.h"
 #include "fusion/fuse.h"
 #include "fusion/fusion_text.h"
 
@@ -82,6 +88,65 @@ def parts(x: float32[2 * B, I], w: float32[I, 3 * O]):
     }
   }
   EXPECT_GT(measured, 0U);
+}
+
+constexpr size_t kRows = 4;
+constexpr size_t kColumns = 6;
+int runs = 0;
+
+// What a conversion from one layout to the other does.
+void transpose(const KernelArguments* arguments) {
+  const auto* const from = static_cast<const float*>(arguments->tensors[0]);
+  auto* const to = static_cast<float*>(arguments->tensors[1]);
+  for (size_t k = 0; k < kRows * kColumns; ++k) to[k % kColumns * kRows + k / kColumns] = from[k];
+}
+void transpose_slowly(const KernelArguments* arguments) {
+  ++runs;
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  transpose(arguments);
+}
+void transpose_once(const KernelArguments* arguments) {
+  if (runs++ == 0) transpose(arguments);
+}
+
+class KernelTrials : public ::testing::Test {
+ protected:
+  // The outcome of a kernel in place of a generated conversion.
+  MeasurementRow outcome_of(KernelFunction kernel, TrialSettings settings) {
+    const Partition partition = conversion_partition(training_.graph, tensor_);
+    Trials trials(training_.graph, domains_);
+    const PartitionCandidates found = conversions(training_.graph, domains_[tensor_.at()], tensor_, 0, 1, 1);
+    runs = 0;
+    return trials.run(partition, found.candidates.front(), reinterpret_cast<void*>(kernel), settings);
+  }
+
+  const TensorId tensor_{size_t{0}};
+  const TrainingGraph training_ = training_of("B = 4\nI = 6\n\ndef f(x: float32[B, I]):\n    return relu(x)\n");
+  const std::vector<TensorDomain> domains_ = find_partitions(training_, fuse(training_), EnumerateOptions())->domains;
+};
+
+// One run for the check, and one whose result is checked too and whose time says enough.
+TEST_F(KernelTrials, ASlowCandidateRunsTwice) {
+  const MeasurementRow row = outcome_of(transpose_slowly, {.best_seconds = 1e-3});
+  EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(row.samples, 1);
+  EXPECT_GE(row.seconds, 3e-3);
+}
+
+// From memory too: of several copies of the tensors, one is checked.
+TEST_F(KernelTrials, ASlowCandidateRunsTwiceFromMemory) {
+  const MeasurementRow row = outcome_of(transpose_slowly, {.cold = true, .cache_bytes = 1000, .best_seconds = 1e-3});
+  EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(KernelTrials, ACandidateThatComputesOnlyTheFirstTimeIsWrong) {
+  for (const bool cold : {false, true}) {
+    const MeasurementRow row = outcome_of(transpose_once, {.cold = cold, .cache_bytes = 1000});
+    EXPECT_EQ(row.outcome, Outcome::wrong);
+    EXPECT_NE(row.detail.find("after the timing"), std::string::npos) << row.detail;
+  }
 }
 
 }  // namespace

@@ -14,7 +14,11 @@ TEST(TrialTimes, KernelsFitByWhatTheyTook) {
   EXPECT_EQ(TrialTimes(kHang, 16).kernels_until(Deadline::after(1000)), 32);
   EXPECT_NEAR(times.kernels_until(Deadline::after(2)), 2, 0.1);
   EXPECT_EQ(times.kernels_until(Deadline::after(0.1)), 0);
+  EXPECT_TRUE(times.has_time_for(1, Deadline::after(2)));
+  EXPECT_FALSE(times.has_time_for(20, Deadline::after(2))) << "a long kernel";
   times.note_compiled(4, 8);
+  EXPECT_TRUE(times.has_time_for(20, Deadline::after(50)));
+  EXPECT_FALSE(times.has_time_for(20, Deadline::after(30)));
   EXPECT_NEAR(times.kernels_until(Deadline::after(100)), 25, 1) << "half of the time";
   times.note_tried(0, 3);
   EXPECT_NEAR(times.kernels_until(Deadline::after(100)), 10, 1);

@@ -79,8 +79,13 @@ TEST(BuildPlan, LaunchesEveryStepOfAChain) {
       chained += conversion.via.size();
     }
     size_t launched = 0;
-    for (const PlanLaunch& launch : made.plan.launches) launched += launch.conversion_of.empty() ? 0U : 1U;
+    double sum = 0;
+    for (const PlanLaunch& launch : made.plan.launches) {
+      launched += launch.conversion_of.empty() ? 0U : 1U;
+      sum += launch.predicted_seconds;
+    }
     EXPECT_EQ(launched, steps.size()) << "seed " << seed;
+    EXPECT_NEAR(made.plan.cost, sum, 1e-12) << "seed " << seed;
   }
   EXPECT_GT(chained, 5U);
 }

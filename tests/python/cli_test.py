@@ -126,6 +126,19 @@ class UsageTest(CliTest):
                     done = millrace(*words[1:])
                     self.assertEqual(done.returncode, DONE, done.stderr)
 
+    def test_warnings_go_to_standard_error_and_into_json(self) -> None:
+        Path(self.folder, "masked.py").write_text(
+            "def layer(s: float16[2, 3], keep: float16[3]):\n    return softmax(s + (keep - 1) * 1e9)\n"
+        )
+        for command in ("analyze", "fuse", "run"):
+            done = millrace(command, "masked.py", cwd=self.folder)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            self.assertTrue(done.stderr.startswith("masked.py:2:35: warning: 1e+09 is beyond the largest float16"))
+            self.assertEqual(done.stderr.count("warning"), 1)
+        found = json.loads(self.succeed("analyze", "masked.py", "--json"))["warnings"]
+        self.assertEqual([(each["line"], each["column"]) for each in found], [(2, 35)])
+        self.assertNotIn("warnings", json.loads(self.succeed("analyze", "layer.py", "--json")))
+
     def test_version(self) -> None:
         self.assertRegex(self.succeed("--version"), r"^\d+\.\d+\.\d+\n$")
 

@@ -1,10 +1,12 @@
 """Tests what the command line itself does: help, errors as text and JSON, quiet and verbose, files of another kind."""
 
 import json
+import re
 import unittest
 
-from command_test_case import CommandTest, NO_CONFIGURATION, WRONG_USAGE
+from command_test_case import CommandTest, NO_CONFIGURATION, ROOT, WRONG_USAGE
 
+ON_A_GPU = {"relative_clock", "idle_gapped_step_seconds"}  # keys that a CPU has not
 LAYER = """
 B, I, O = 4, 8, 8
 
@@ -22,6 +24,14 @@ class CommandLineTest(CommandTest):
         self.assertEqual(self.succeed("db"), self.succeed("help", "db"))
         self.assertEqual(self.succeed("help", "db", "list"), self.succeed("db", "list", "-h"))
         self.assertEqual({self.succeed(one) for one in ("version", "-V", "--version")}, {self.succeed("version")})
+
+    def test_examples_are_those_of_the_command(self) -> None:
+        for names in (("db", "list"), ("db", "export"), ("db", "import"), ("db", "merge"), ("cache", "show"), ("cache", "clean")):
+            self.assertIn(f"Examples:\n  millrace {' '.join(names)}", self.succeed("help", *names))
+
+    def test_options_before_the_command(self) -> None:
+        self.assertEqual(self.succeed("-q", "analyze", "layer.py"), self.succeed("analyze", "layer.py"))
+        self.assertIn("write options after it: millrace analyze --size", self.fails(WRONG_USAGE, "--size", "analyze", "layer.py"))
 
     def test_a_file_may_have_the_name_of_a_command(self) -> None:
         (self.folder / "run").write_text(LAYER)
@@ -79,6 +89,7 @@ class StoredTest(CommandTest):
         self.optimize()
         self.check_kinds()
         self.check_names()
+        self.check_documented_json()
         self.clean()
 
     def explore(self) -> None:
@@ -92,13 +103,16 @@ class StoredTest(CommandTest):
     def optimize(self) -> None:
         done = json.loads(self.succeed("optimize", "layer.py", "--budget", "1s", "--out", "my plan", "--json"))
         self.assertTrue(done["replaced"])
+        self.assertEqual(done["launches"], self.launches_of_plan())
         text = self.succeed("optimize", "layer.py", "--budget", "1s", "--out", "my plan")
-        self.assertIn("The plan is in my plan/, in place of the plan that was there, the report in", text)
+        self.assertIn("The plan is in my plan/, in place of the plan that was there.", text)
         self.assertIn("millrace bench 'my plan' ", text)
-        launches = len(json.loads((self.folder / "my plan/plan.json").read_text())["launches"])
-        self.assertIn(f" into {launches} launches, ", text)
+        self.assertIn(f" into {self.launches_of_plan()} launches, ", text)
         timed = json.loads(self.succeed("bench", "my plan", "--seconds", "0.05", "--json"))
-        self.assertEqual((len(timed["launches"]), done["launches"]), (launches, launches))
+        self.assertEqual(len(timed["launches"]), self.launches_of_plan())
+
+    def launches_of_plan(self) -> int:
+        return len(json.loads((self.folder / "my plan/plan.json").read_text())["launches"])
 
     def check_kinds(self) -> None:
         for expected, *arguments in (
@@ -122,6 +136,27 @@ class StoredTest(CommandTest):
         self.assertRegex(self.succeed("db", "show", "layer.py"), "GEMM|loops")
         self.assertRegex(self.succeed("select", "layer.py"), "GEMM|loops")
         self.assertTrue(json.loads(self.succeed("db", "show", "layer.py", "--json"))["partitions"])
+
+    def check_documented_json(self) -> None:
+        """Every key of the first level is in the table of docs/command-line.md, and every key of the table is printed."""
+        rows = re.findall(r"(?m)^\| (`[a-z].*?) \| (.*) \|$", (ROOT / "docs/command-line.md").read_text().split("**Results as JSON.**")[1])
+        documented = {}
+        for commands, keys in rows:
+            for command in re.findall("`(.*?)`", commands):
+                documented[command] = set(re.findall("`([a-z_]+)`", keys)) - ON_A_GPU
+        self.succeed("db", "export", "rows.jsonl")
+        for command, *arguments in (
+            ("version",), ("analyze", "layer.py"), ("fuse", "layer.py"), ("run", "layer.py"),
+            ("explore", "layer.py", "--budget", "1s"), ("explore --explain", "layer.py"), ("select", "layer.py"),
+            ("optimize", "layer.py", "--budget", "1s", "--out", "my plan"), ("bench", "my plan", "--seconds", "0.05"),
+            ("report", "my plan", "--out", "r.html"), ("doctor",), ("db list",), ("db show", "layer.py"),
+            ("db import", "rows.jsonl"), ("db merge", "data/measurements.db"), ("db prune", "--refused", "--dry-run"),
+            ("cache show",),
+        ):
+            with self.subTest(command=command):
+                printed = json.loads(self.succeed(*command.split(), *arguments, "--json"))
+                self.assertEqual(set(printed) - {"schema_version"}, documented[command])
+                self.assertNotRegex(json.dumps(printed), r"_?(candidates|tried|words|launches)\": \d+\.0\b")
 
     def clean(self) -> None:
         cache = self.folder / "cache"

@@ -29,6 +29,15 @@ from peers.worker_peer import WorkerFailed, WorkerPeer  # noqa: E402
 BERT = ROOT / "models/bert_encoder.py"
 
 
+class StartTest(unittest.TestCase):
+    def test_starts_in_a_python_without_numpy(self) -> None:
+        """compare.py installs numpy itself, in an environment of its own."""
+        start = (f"import runpy, sys; sys.modules['numpy'] = None; sys.argv = ['compare.py', '--help']\n"
+                 f"runpy.run_path({str(ROOT / 'bench/compare.py')!r}, run_name='__main__')")
+        done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class ProgramTest(unittest.TestCase):
     def test_derived_sizes_follow_and_later_sizes_take_precedence(self) -> None:
         sizes = program.sizes_of(BERT.read_text(), ["base", "B=2,J=16"])

@@ -59,7 +59,7 @@ class DbTest(unittest.TestCase):
         self.assertIn("no measurements in", self.succeed("list"))
         self.assertEqual(json.loads(self.succeed("list", "--json"))["devices"], [])
         self.assertEqual(self.succeed("export"), "")
-        self.assertFalse(self.database.exists(), "list creates nothing")
+        self.assertFalse(self.database.parent.exists(), "list and export create nothing")
         self.assertIn("absent.db", self.fails(WRONG_USAGE, "list", "--db", "absent.db"))
 
     def test_import_and_export(self) -> None:
@@ -155,8 +155,8 @@ class DbTest(unittest.TestCase):
         self.assertEqual(deleted, {"schema_version": 2, "deleted": 1, "selected": 1})
         self.assertIn("1 row deleted from", self.succeed("prune", "--other-than", "H200"))
         self.assertEqual([json.loads(line)["candidate"] for line in self.succeed("export").splitlines()], ["a"])
-        self.assertIn("all rows would go", self.fails(WRONG_USAGE, "prune", "--other-than", "H20O"))
-        for day in ("yesterday", "2024-13-01", "2024-1-1", "2024-01-01T00"):
+        self.assertIn("all rows would be deleted", self.fails(WRONG_USAGE, "prune", "--other-than", "H20O"))
+        for day in ("yesterday", "2024-13-01", "2024-1-1", "2024-01-01T00", "2024-02-30", "2023-02-29"):
             self.assertIn("invalid day", self.fails(WRONG_USAGE, "prune", "--before", day))
 
     def test_wrong_usage(self) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from command_test_case import BINARY, EMULATED_GPU
 
 BACKEND = Path(BINARY).with_name("libmillrace_cuda.so")
-NAMES = ["processor", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "oneDNN", "SQLite", "cache", "data",
-         "GPU", "GPU backend", "CUDA driver", "NVRTC", "cuBLASLt", "cuDNN"]
+NAMES = ["processor", "half precision", "threads", "load", "governor", "compiler", "OpenBLAS", "BLIS", "oneDNN", "MKL",
+         "SQLite", "cache", "data", "GPU", "GPU backend", "CUDA driver", "NVRTC", "cuBLASLt", "cuDNN"]
 
 
 class DoctorTest(unittest.TestCase):
@@ -39,8 +39,8 @@ class DoctorTest(unittest.TestCase):
         for line in lines[1:]:
             self.assertTrue(line[width:].strip(), line)
         self.assertRegex(lines[1], r", \d+ cores?, .+ of cache, .+ of memory$")
-        self.assertRegex(lines[3], "quiet|busy: other processes use .* of the .* cores")
-        self.assertIn("++", lines[5])
+        self.assertRegex(lines[4], "quiet|busy: other processes use .* of the .* cores")
+        self.assertIn("++", lines[6])
 
     def test_json_says_the_same(self) -> None:
         report = json.loads(self.doctor("--json"))
@@ -67,7 +67,7 @@ class DoctorTest(unittest.TestCase):
 
     def test_what_each_library_multiplies(self) -> None:
         found = self.findings()
-        for name in ("OpenBLAS", "BLIS", "oneDNN"):
+        for name in ("OpenBLAS", "BLIS", "oneDNN", "MKL"):
             self.assertTrue(not found[name]["there"] or "float32" in found[name]["what"], found[name])
 
     def test_a_missing_or_foreign_onednn(self) -> None:
@@ -75,6 +75,12 @@ class DoctorTest(unittest.TestCase):
         self.assertIn("/no/libdnnl.so.3", missing)
         self.assertIn("apt-get install libdnnl", missing)
         self.assertIn("lacks a function", self.findings(MILLRACE_ONEDNN="libm.so.6")["oneDNN"]["missing"])
+
+    def test_a_missing_or_foreign_mkl(self) -> None:
+        missing = self.findings(MILLRACE_MKL="/no/libmkl_rt.so.3")["MKL"]["missing"]
+        self.assertIn("/no/libmkl_rt.so.3", missing)
+        self.assertIn("pip install mkl", missing)
+        self.assertIn("lacks a function", self.findings(MILLRACE_MKL="libm.so.6")["MKL"]["missing"])
 
     def test_a_missing_or_foreign_backend(self) -> None:
         found = self.findings(MILLRACE_CUDA_BACKEND="/no/backend.so")

@@ -17,7 +17,7 @@ import numpy as np
 import millrace
 import millrace.numpy
 from command_test_case import ROOT
-from millrace import plan_cache
+from millrace import _library, plan_cache
 
 LIBRARY = Path(os.environ.get("MILLRACE_LIBRARY") or ROOT / "build/release/libmillrace.so")
 BERT = ROOT / "models/bert_encoder.py"
@@ -303,6 +303,23 @@ class LibraryTest(unittest.TestCase):
         program = subprocess.run([sys.executable, "-m", "millrace", "--version"], env=variables, capture_output=True,
                                  text=True, cwd="/")
         self.assertIn(millrace.__version__, program.stdout)
+
+
+class MklOfPip(unittest.TestCase):
+    def test_is_found_in_this_python_unless_another_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "prefix", folder):
+            with mock.patch.dict(os.environ):
+                os.environ.pop("MILLRACE_MKL", None)
+                _library.find_mkl()
+                self.assertNotIn("MILLRACE_MKL", os.environ)
+                file = Path(folder, "lib/libmkl_rt.so.2")
+                file.parent.mkdir()
+                file.touch()
+                _library.find_mkl()
+                self.assertEqual(os.environ["MILLRACE_MKL"], str(file))
+            with mock.patch.dict(os.environ, MILLRACE_MKL="mine"):
+                _library.find_mkl()
+                self.assertEqual(os.environ["MILLRACE_MKL"], "mine")
 
 
 if __name__ == "__main__":

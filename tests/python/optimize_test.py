@@ -1,5 +1,5 @@
 """Tests `millrace explore`, `select` and `optimize`: what they print, keep and refuse, and what happens when they are
-stopped."""
+stopped. Over 500 lines, because the cases share a few small programs."""
 
 import contextlib
 import json
@@ -34,6 +34,16 @@ K = 7
 def small(x: float32[B, J], w: float32[J, K]):
     y = np.einsum("bj,jk->bk", x, w)
     return dropout(softmax(y), p=0.25)
+'''
+
+TINY = '''import numpy as np
+from millrace.numpy import float32
+
+N = 64
+
+
+def tiny(x: float32[N]):
+    return x * x + 1
 '''
 
 # Three projections of one tensor.
@@ -92,7 +102,7 @@ def pages_of(path: Path) -> int:
 
 
 class OptimizeTest(CommandTest):
-    programs = {"small": PROGRAM, "stacked": STACKED}
+    programs = {"small": PROGRAM, "stacked": STACKED, "tiny": TINY}
 
     def pretended(self) -> dict[str, str]:
         """The environment in which scripts replace the worker and the compiler."""
@@ -140,6 +150,16 @@ class EndToEndTest(OptimizeTest):
         self.assertLessEqual(exact["cost"], sssp["cost"] * (1 + 1e-9))
 
     @long
+    def test_a_complete_exploration_is_certified(self) -> None:
+        """All candidates of a tiny program that could be part of a faster plan are tried before the budget ends."""
+        made = json.loads(self.succeed("optimize", "tiny.py", "--budget", "10m", "--json"))
+        certificate = made["certificate"]
+        self.assertTrue(certificate["certified"], certificate)
+        self.assertGreaterEqual(certificate["lower_bound_seconds"], 0.999 * certificate["step_seconds"])
+        self.assertGreater(certificate["candidates"], 0)
+        self.assertIn("certified: no plan of these", self.succeed("explore", "tiny.py", "--budget", "10m"))
+        self.assertIn("ertified: no plan of these", (self.folder / "tiny.plan/report.html").read_text())
+
     def test_the_layer_of_the_readme(self) -> None:
         # In some of its sixteen draws, an argument of ReLU is within rounding error of 0.
         model = str(ROOT / "models" / "bert_encoder.py")
@@ -230,7 +250,7 @@ class RefusalTest(OptimizeTest):
     def test_select_before_anything_was_measured(self) -> None:
         message = self.fails(NO_CONFIGURATION, "select", "small.py")
         self.assertIn("explore", message)
-        self.assertFalse((self.folder / "data" / "measurements.db").exists(), "created by a command that only reads")
+        self.assertFalse((self.folder / "data").exists(), "created by a command that only reads")
 
     def test_a_program_whose_name_is_not_utf8(self) -> None:
         name = os.fsencode(self.folder) + b"/\xff\xfe.py"
@@ -457,6 +477,30 @@ class StoppedTest(OptimizeTest):
         self.assertEqual(list(cache.glob("tmp.*")), [])
         self.assertEqual(list(temporary.iterdir()), [])
 
+    def test_what_a_compiler_started_ends_too(self) -> None:
+        marker = self.folder / "started.pid"
+        slow = self.folder / "slow.sh"
+        slow.write_text(
+            "#!/bin/sh\ncase \"$*\" in *--version*) echo slow 1; exit ;; esac\n"
+            f"sleep 600 &\necho $! >{marker}.new\nmv {marker}.new {marker}\nwait\n"
+        )
+        slow.chmod(0o755)
+        process = self.start("explore", "small.py", MILLRACE_CXX=str(slow))
+        for _ in range(600):
+            if marker.exists():
+                break
+            time.sleep(0.05)
+        process.kill()
+        process.communicate(timeout=30)
+        self.assertTrue(self.goes_away(int(marker.read_text())), "it lives on")
+
+    def goes_away(self, number: int) -> bool:
+        for _ in range(200):
+            if not Path(f"/proc/{number}").exists() or "zombie" in Path(f"/proc/{number}/status").read_text():
+                return True
+            time.sleep(0.05)
+        return False
+
     def test_the_worker_ends_too(self) -> None:
         marker = self.folder / "worker.pid"
         worker = self.folder / "slow.py"
@@ -473,11 +517,7 @@ class StoppedTest(OptimizeTest):
         number = int(marker.read_text())
         process.kill()
         process.communicate(timeout=30)
-        for _ in range(200):
-            if not Path(f"/proc/{number}").exists() or "zombie" in Path(f"/proc/{number}/status").read_text():
-                return
-            time.sleep(0.05)
-        self.fail("the worker lives on")
+        self.assertTrue(self.goes_away(number), "the worker lives on")
 
     def test_killed_at_any_moment_it_resumes_to_the_same_selection(self) -> None:
         self.environment.update(self.pretended())

@@ -1,15 +1,13 @@
-"""Tests reports in headless Chromium, at the widths of phones and desktops, light and dark.
+"""Tests reports: their numbers and files, and in headless Chromium at the widths of phones and desktops, light and dark.
 
-Screenshots are kept in build/screenshots/. Without Chromium these tests are skipped.
+Screenshots are kept in build/screenshots/. Without Chromium the browser's tests are skipped.
 """
 
 from __future__ import annotations
 
 import csv
-import html
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -19,10 +17,21 @@ import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
+from chromium import CHROMIUM, Chromium
 from command_test_case import BINARY, ROOT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SECTIONS = ["answer", "dataflow", "operators", "violins", "roofline", "selection", "memory", "exploration"]
+SECTIONS = ["answer", "dataflow", "operators", "violins", "roofline", "selection", "memory", "model", "exploration"]
+CHECK = Path(__file__).parent / "report_check.js"
+TAB = ("Tab", 9)
+# What can be used: controls, and whatever shows by its pointer that it can be clicked. A mark inside of something that
+# takes the focus is reached by the arrow keys there.
+USABLE = """
+    const kFocusable = "a[href], button, input, select, textarea, summary, [tabindex]";
+    window.wanted = new Set([...document.querySelectorAll("body *")].filter((element) => element.checkVisibility())
+      .filter((element) => element.matches(kFocusable + ", [onclick], [role=button]")
+        || ((getComputedStyle(element).cursor === "pointer" || element.matches("[data-tip]")) && !element.closest(kFocusable))));
+    document.addEventListener("focusin", (event) => wanted.delete(event.target));
+    wanted.size"""
 SCREENSHOTS = ROOT / "build/screenshots"
 FIVE_MEGABYTES = 5_000_000
 
@@ -140,8 +149,11 @@ class ReportTest(unittest.TestCase):
         done = run("report", "--compare", "a.plan", "b.plan", "--out", "c.html", "--svg", "both", "--json", cwd=self.folder)
         self.assertTrue((self.folder / "both/compared_timeline.svg").exists())
         compared = json.loads(done.stdout)
-        self.assertEqual({row["ratio"] for row in compared["tables"]["compared_launches"]}, {1})
+        self.assertEqual({row["ratio"] for row in compared["tables"]["same_launches"]}, {1})
+        self.assertEqual(compared["tables"]["compared_launches"], [])
         self.assertEqual(compared["tables"]["compared_layouts"], [])
+        self.assertNotIn("Warning", str(compared["next"]))
+        self.assertGreater(compared["facts"]["measured_step_seconds"]["after"], 0)
         run("report", "--compare", "a.plan", "b.plan", "scaled.py", cwd=self.folder, code=2)
         run("report", cwd=self.folder, code=2)
         run("bench", "a.plan", "--seconds", "0.05", "--trace", "t.json", cwd=self.folder)
@@ -188,40 +200,94 @@ class ReportTest(unittest.TestCase):
         self.assertIn("explore", done.stderr)
         self.assertFalse((self.folder / "report.html").exists())
 
+    # --- In a browser ---
+
+    VIEWS = [(1400, False), (1400, True), (390, False), (390, True)]
+
+    def load(self, browser: Chromium, name: str, width: int, dark: bool) -> None:
+        browser.open(self.reports[name][0], width, 900 if width > 500 else 844, dark)
+        self.assertEqual(browser.evaluate("innerWidth"), width)
+        self.assertEqual(browser.evaluate('getComputedStyle(document.body).backgroundColor !== "rgb(255, 255, 255)"'), dark)
+        browser.evaluate(CHECK.read_text())
+
+    def found(self, browser: Chromium, name: str) -> list[str]:
+        expected = json.dumps({"sections": SECTIONS, "json": self.reports[name][1]})
+        return browser.evaluate(f"reportCheck({expected})")
+
     @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
     def test_in_a_browser(self) -> None:
-        views = {"mha": [(1280, False), (360, True)], "hostile": [(1280, True), (390, False)], "scaled": [(360, False)]}
-        for name, wanted in views.items():
-            for width, dark in wanted:
-                with self.subTest(name, width=width, dark=dark):
-                    self.open(name, width, dark)
+        views = {"mha": self.VIEWS, "hostile": [(390, False)], "scaled": [(1400, True)]}
+        with Chromium() as browser:
+            for name, wanted in views.items():
+                for width, dark in wanted:
+                    with self.subTest(name, width=width, dark=dark):
+                        self.load(browser, name, width, dark)
+                        shot = SCREENSHOTS / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+                        browser.screenshot(shot)
+                        self.assertEqual(browser.evaluate("graphCheck()"), [])
+                        self.assertEqual(self.found(browser, name), [])
+                        self.assertEqual(browser.evaluate("useCheck()"), [])
+                        self.assertEqual(browser.complaints(), [])
 
-    def open(self, name: str, width: int, dark: bool) -> None:
-        path, report = self.reports[name]
-        expected = json.dumps({"sections": SECTIONS, "json": report}).replace("<", "\\u003c")
-        check = (Path(__file__).parent / "report_check.js").read_text()
-        page = path.read_text().replace("</body>", f"<script>const EXPECTED = {expected};\n{check}</script></body>")
-        height = 12_000_000 // width  # enough for all sections
-        # In a frame: Chromium's own window is never narrower than 500 pixels.
-        copy = self.folder / "opened.html"
-        copy.write_text(f'<!DOCTYPE html><style>:root {{ color-scheme: light dark; }} body {{ margin: 0; }} '
-                        f'iframe {{ display: block; border: 0; width: {width}px; height: {height}px; }}</style>'
-                        f'<iframe srcdoc="{html.escape(page)}"></iframe>')
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        shot = SCREENSHOTS / f"{name}-{width}-{'dark' if dark else 'light'}.png"
-        done = subprocess.run(
-            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-             f"--user-data-dir={self.folder / 'profile'}", f"--window-size={width},{height}", f"--screenshot={shot}",
-             f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", copy.as_uri()],
-            capture_output=True, text=True, timeout=60)
-        self.assertEqual([line for line in done.stderr.splitlines() if "CONSOLE" in line], [])
-        result = re.search(r"FOUND(\{.*?\})DNUOF", done.stdout, re.DOTALL)
-        self.assertIsNotNone(result, done.stderr[-2000:])
-        seen = json.loads(html.unescape(result[1]))
-        self.assertEqual(seen["found"], [])
-        self.assertEqual(seen["dark"], dark)
-        self.assertEqual(seen["width"], width)
-        self.assertTrue(shot.exists())
+    def not_reached(self, browser: Chromium) -> list[str]:
+        count = browser.evaluate(f"{{ {USABLE} }}")
+        self.assertGreater(count, 20)
+        for _ in range(count + 5):
+            browser.press(*TAB)
+        return browser.evaluate("[...wanted].map((element) => element.outerHTML.slice(0, 100))")
+
+    @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
+    def test_tab_reaches_everything_and_arrows_every_mark(self) -> None:
+        with Chromium() as browser:
+            for width in (1400, 390):
+                self.load(browser, "hostile", width, False)
+                self.assertEqual(self.not_reached(browser), [], f"not reached by Tab at {width}")
+            marks = browser.evaluate("""
+                const svg = document.querySelector("#picture_timeline svg");
+                svg.focus();
+                [...svg.querySelectorAll("[data-tip]")].map((mark) => mark.dataset.tip)""")
+            self.assertGreater(len(marks), 4)
+            for mark in marks:
+                browser.press("ArrowRight", 39)
+                self.assertEqual(browser.evaluate('document.getElementById("tip").textContent'), mark)
+            self.assertEqual(browser.evaluate('document.getElementById("tip").getAttribute("role")'), "status")
+            # The graph by keyboard alone: to its first mark, and its details.
+            browser.evaluate('document.querySelector(".viewer figure svg").focus()')
+            browser.press("ArrowRight", 39)
+            browser.press("Enter", 13)
+            self.assertGreater(len(browser.evaluate('document.querySelector(".panel h3").textContent')), 0)
+
+    @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
+    def test_the_checks_find_faults(self) -> None:
+        faults = {
+            "overlaps": 'const [a, b] = document.querySelectorAll("#picture_roofline text"); b.setAttribute("x", a.getAttribute("x")); '
+                        'b.setAttribute("y", a.getAttribute("y"))',
+            "cut off": 'document.querySelector("#picture_timeline text").setAttribute("x", "-30")',
+            "outside the page": 'document.querySelector("h1").style.marginLeft = "-400px"',
+            "wide in a window": 'document.querySelector("h2").style.width = "3000px"',
+            "contrast": 'document.querySelector("figcaption").style.color = "#bbbbbb"',
+            'rect "node': 'document.querySelector("#picture_timeline .node").style = "fill: #f0e442; stroke: none"',
+            "no legend": 'document.querySelector("#picture_memory .legend").remove()',
+            "where the JSON has": 'document.querySelector("#table_launches td.number").dataset.v = "-1"',
+            "wider than its box": 'document.querySelector(".viewer .box text").textContent = "x".repeat(90)',
+        }
+        with Chromium() as browser:
+            self.load(browser, "hostile", 1400, False)
+            for fault in faults.values():
+                browser.evaluate(f"{{ {fault} }} 0")
+            found = self.found(browser, "hostile")
+            for expected in faults:
+                self.assertTrue(any(expected in text for text in found), f"{expected}: {found}")
+            browser.evaluate("""{
+                document.querySelector("#picture_timeline svg").removeAttribute("tabindex");
+                document.querySelector(".bar button").tabIndex = -1;
+                document.body.append(Object.assign(document.createElement("div"), {textContent: "click", style: "cursor: pointer"}));
+                } 0""")
+            unreached = " ".join(self.not_reached(browser))
+            for expected in ("<button", "<div", "data-tip"):
+                self.assertIn(expected, unreached)
+            browser.evaluate('console.error("a fault"); 0')
+            self.assertIn("a fault", str(browser.complaints()))
 
 
 if __name__ == "__main__":

@@ -131,9 +131,9 @@ std::vector<std::string> imported_convolutions() {
 std::optional<Value> with_convolutions(Body& body, const Value& x) {
   if (x.shape.empty() || body.left() < 6) return std::nullopt;
   const int64_t draw = body.random.below(100);
-  if (draw < 45) return convolved(body, x);
-  if (draw < 70) return pooled(body, x);
-  return draw < 85 ? multiplied_along(body, x) : summed_up(body, x);
+  if (draw < 40) return convolved(body, x);
+  if (draw < 69) return pooled(body, x);
+  return draw < 88 ? multiplied_along(body, x) : summed_up(body, x);
 }
 
 }  // namespace millrace::random_programs

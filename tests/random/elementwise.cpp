@@ -72,7 +72,13 @@ Value unary(Body& body, const Value& value) {
   switch (random.below(16)) {
     case 0: return call("np.tanh", value, 1);
     case 1: return call("np.abs", value, b);
-    case 2: return call("np.square", value, b * b);
+    case 2: {
+      if (random.chance(15)) return call("np.square", value, b * b);
+      const Value exponent = b > 3 ? call("np.tanh", value, 1) : value;
+      body.spend(b > 3 ? 2 : 1);
+      return {concat("0.5 ** ", operand(exponent, Binding::atom)), Binding::power, value.shape,
+              std::exp2(exponent.bound), false};
+    }
     case 3:
     case 4: {
       body.spend(1);

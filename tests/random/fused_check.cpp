@@ -363,10 +363,12 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
   for (size_t r = 0; r < training.result_gradients.size(); ++r)
     values[training.result_gradients[r].at()] = inputs.result_gradients[r];
   if (const Result<Done> done = interpret<double>(graph, values, inputs.random); !done) return to_string(done.error());
-  if (std::optional<std::string> wrong = check_fused(training, fuse(training), values, inputs.random)) return wrong;
-  if (std::optional<std::string> wrong = check_saving_less(training, recompute(training), values, inputs.random))
+  const FusedGraph fused = fuse(training);
+  if (std::optional<std::string> wrong = check_fused(training, fused, values, inputs.random)) return wrong;
+  Recomputed recomputed = recompute(training, fused, false);
+  if (std::optional<std::string> wrong = check_saving_less(training, recomputed, values, inputs.random))
     return concat("with recomputation: ", *wrong);
-  const Recomputed predicated = save_predicates(training, false);
+  const Recomputed predicated = save_predicates(training, fused, std::move(recomputed), false);
   if (predicated.training.predicates.empty()) return std::nullopt;
   if (std::optional<std::string> wrong = check_saving_less(training, predicated, values, inputs.random))
     return concat("with saved predicates: ", *wrong);

@@ -174,8 +174,9 @@ Value statistic(Body& body, const Value& value) {
   const auto count = static_cast<double>(extent_along(value, drawn.axes));
   const std::string at = concat(", axis=", drawn.text);
   const std::string keep = ", keepdims=True";
-  switch (random.below(6)) {
-    case 0: {
+  switch (random.below(9)) {
+    case 0:
+    case 6: {
       body.spend(6);
       const std::string ddof = count > 1 && random.chance(50) ? ", ddof=1" : "";
       return call_of("np.var", concat(value.text, at, ddof, keep), shape, 4 * value.bound * value.bound);
@@ -191,7 +192,8 @@ Value statistic(Body& body, const Value& value) {
           concat("np.tanh(", value.text, ") + 4 * np.arange(", size_text(value.shape.back()), ")");
       return call_of("np.std", concat(apart, at, keep), shape, 4 * count);
     }
-    case 4: {
+    case 4:
+    case 5: {
       body.spend(4);
       if (drawn.axes.size() > 2) return call_of("np.mean", concat(value.text, at, keep), shape, value.bound);
       const std::string order = drawn.axes.size() == 1 && random.chance(50) ? ", ord=1" : "";
@@ -408,11 +410,11 @@ std::optional<Value> with_named_functions(Body& body, const Value& x) {
   const bool is_matrix = x.shape.size() >= 2;
   if (body.random.chance(30)) return with_convolutions(body, x);
   const int64_t draw = body.random.below(100);
-  if (draw < 20) return body.left() >= 4 ? std::optional(chained(body, x)) : std::nullopt;
-  if (draw < 32) return body.left() >= 4 ? std::optional(masked(body, x)) : std::nullopt;
+  if (draw < 18) return body.left() >= 4 ? std::optional(chained(body, x)) : std::nullopt;
+  if (draw < 30) return body.left() >= 4 ? std::optional(masked(body, x)) : std::nullopt;
   if (!has_axes) return std::nullopt;
   if (draw < 50) return body.left() >= 6 ? std::optional(with_statistic(body, x)) : std::nullopt;
-  if (draw < 60) return normalized_along(body, x);
+  if (draw < 58) return normalized_along(body, x);
   if (draw < 67) return is_matrix ? std::optional(normalized_by_channel(body, x)) : std::nullopt;
   if (draw < 80) return multiplied(body, x);
   if (draw < 90) return with_made_tensors(body, x);

@@ -1,3 +1,4 @@
+// Over 500 lines: a few cases of every operator.
 #include "reference/interpreter.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -78,6 +79,26 @@ TEST(UniformDraw, IsUniformFromMinusOneToOne) {
   }
   EXPECT_NEAR(sum / count, 0, 0.01);
   EXPECT_NEAR(squares / count, 1.0 / 3, 0.01);
+}
+
+// Many at once are the same as one by one, wherever a slice begins and ends.
+TEST(Philox, DrawsManyAsOneByOne) {
+  const uint64_t seed = 0x0123456789abcdef;
+  for (const auto& [begin, end] :
+       {std::pair<uint64_t, uint64_t>{0, 40}, {3, 4}, {5, 23}, {7, 7}, {0xffffffff8, 0x1000000021}}) {
+    uint64_t next = begin;
+    for_each_kept(seed, 9, 7, begin, end, 0.4, [&](uint64_t element, bool kept) {
+      EXPECT_EQ(element, next++);
+      EXPECT_EQ(kept, dropout_keeps(seed, 9, 7, element, 0.4));
+    });
+    EXPECT_EQ(next, end);
+    next = begin;
+    for_each_draw(seed, 9, begin, end, [&](uint64_t element, double draw) {
+      EXPECT_EQ(element, next++);
+      EXPECT_EQ(draw, uniform_draw(seed, 9, element));
+    });
+    EXPECT_EQ(next, end);
+  }
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ TEST(CandidateWords, ProductsNameTheirIndicesAndTheLibrary) {
   config.threads_over_loops = true;
   config.library = GemmLibrary::onednn;
   EXPECT_EQ(describe(made.graph, made.partition, config), "GEMM m=BO n=1 k=in, oneDNN, 1 thread over the batch");
+  config.library = GemmLibrary::mkl;
+  EXPECT_EQ(describe(made.graph, made.partition, config), "GEMM m=BO n=1 k=in, MKL, 1 thread over the batch");
   config.n = {3, 2};
   config.library = GemmLibrary::cublaslt;
   EXPECT_EQ(describe(made.graph, made.partition, config),

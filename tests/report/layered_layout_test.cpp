@@ -74,6 +74,21 @@ TEST(LayeredLayout, EdgesCrossNoNode) {
   EXPECT_GT(vertical, 0U);
 }
 
+// The report of a chain of 300 operators that all read one tensor took minutes.
+TEST(LayeredLayout, ALargeGraphTakesTimeInProportion) {
+  Sample sample;
+  for (size_t k = 0; k < 3000; ++k) {
+    sample.nodes.push_back({20, 15});
+    if (k > 0) sample.edges.push_back({k - 1, k});
+    if (k > 1) sample.edges.push_back({0, k});
+  }
+  const LayeredDrawing drawing = draw_layered(sample.nodes, sample.edges);
+  ASSERT_EQ(drawing.edges.size(), sample.edges.size());
+  size_t points = 0;
+  for (const std::vector<Point>& edge : drawing.edges) points += edge.size();
+  EXPECT_LT(points, 1'000'000U);
+}
+
 TEST(LayeredLayout, ASourceIsJustAboveItsReader) {
   // 0 → 1 → 2 → 3, and 4 → 3.
   const std::vector<LayeredNode> nodes(5, {10, 10});

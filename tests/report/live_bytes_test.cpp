@@ -32,5 +32,14 @@ TEST(LiveBytes, CountsBuffersFromTheirFirstToTheirLastLaunch) {
   EXPECT_EQ(peak_of({}), 0U);
 }
 
+TEST(LiveBytes, WithoutReuseTheScratchMemoryStays) {
+  StepPlan plan;
+  plan.sum_bytes = 300;
+  plan.scratch_offset = 256;
+  plan.scratch_bytes = 256;
+  plan.arena_bytes = 512;
+  EXPECT_EQ(arena_text(plan), "512 B (without reuse: 556 B)");
+}
+
 }  // namespace
 }  // namespace millrace

@@ -29,25 +29,25 @@ struct Example {
 
 TEST(SelectionReport, Text) {
   const Example example;
-  EXPECT_EQ(selection_text(example.measurements, example.selection, 100), R"(forward      candidate     µs
-  Q stacked  gemm nn     7.50
+  EXPECT_EQ(selection_text(example.measurements, example.selection, 100), R"(forward      candidate      time
+  Q stacked  gemm nn     7.50 µs
       x jb → y jb
 
-backward     candidate     µs
-  Q dX       gemm tn    20.00
+backward     candidate      time
+  Q dX       gemm tn    20.00 µs
       y jb → dx bj
 
-conversions  from  to    µs
-  x          bj    jb  2.50
+conversions  from  to     time
+  x          bj    jb  2.50 µs
 
 alternatives that differ from the default
   Q stacked
       instead of Q
 
-in total                            µs
-  cost of a step                 30.00
-  lower bound, layouts ignored   27.50
-  gap                           9.09 %
+in total                            time
+  cost of a step                30.00 µs
+  lower bound, layouts ignored  27.50 µs
+  gap                             9.09 %
 
 Optimal (proven): no selection of these measurements costs less.
 )");

@@ -19,6 +19,8 @@ TEST(Units, SecondsHaveTheUnitThatFits) {
   EXPECT_EQ(shown_seconds(2.5), "2.50 s");
   EXPECT_EQ(shown_seconds(0.0125), "12.50 ms");
   EXPECT_EQ(shown_seconds(1.25e-6), "1.25 µs");
+  EXPECT_EQ(shown_seconds(8e-8), "80.00 ns");
+  EXPECT_EQ(shown_seconds(0), "0.00 µs");
 }
 
 TEST(Units, CountsHaveCommas) {

@@ -47,9 +47,9 @@ TEST(Violin, LongNamesAreSplitInTwo) {
   violin.name = "q_projected einsum d_wq + k_projected einsum d_wk + v_projected einsum d_wv";
   violin.sides = {{"generated kernels", "violin", {1, 2}}};
   const std::string svg = draw_violins({violin}, "");
-  EXPECT_NE(svg.find(">q_projected einsum d_wq + <"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">q_projected einsum d_wq +<"), std::string::npos) << svg;
   EXPECT_NE(svg.find(">k_projected einsum d_wk + v_pr…<"), std::string::npos) << svg;
-  violin.name = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+  violin.name = std::string(100, 'x');
   EXPECT_NE(draw_violins({violin}, "").find("xxxxxxxxx…<"), std::string::npos);
 }
 
@@ -63,13 +63,17 @@ TEST(Violin, TheFastestOfASlowSideIsVisible) {
   EXPECT_EQ(draw_violins({violin}, "").find(">20×<"), std::string::npos);
 }
 
-TEST(Violin, TheLegendNamesTheHeuristicOnlyIfThereIsOne) {
+TEST(Violin, FewCandidatesAreSinglePointsAndSaidToBeTooFew) {
   Violin violin;
   violin.name = "product";
-  violin.sides = {{"Tensor Cores", "violin openblas", {1, 2}}};
-  EXPECT_EQ(draw_violins({violin}, "").find(">heuristic<"), std::string::npos);
-  violin.heuristic = 2;
-  EXPECT_NE(draw_violins({violin}, "").find(">heuristic<"), std::string::npos);
+  violin.sides = {{"generated kernels", "violin", {1, 2, 3}}};
+  const std::string few = draw_violins({violin}, "");
+  EXPECT_NE(few.find("3 candidates, 1.00 s, too few<"), std::string::npos) << few;
+  EXPECT_NE(few.find("<circle"), std::string::npos);
+  violin.sides[0].seconds = {1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 2};
+  const std::string enough = draw_violins({violin}, "");
+  EXPECT_EQ(enough.find("too few"), std::string::npos);
+  EXPECT_EQ(enough.find("<circle"), std::string::npos);
 }
 
 }  // namespace

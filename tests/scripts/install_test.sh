@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # install_test.sh BUILD MAKE_PLAN: installs a build into a new folder, builds the example against it as an
-# embedder would, and runs it on a plan.
+# embedder would, runs it on a plan, and uninstalls it.
 set -euo pipefail
 build=$1
 make_plan=$2
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../..
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# A list of what somebody installed from this build before survives the test.
+manifest=$build/install_manifest.txt
+[[ ! -f $manifest ]] || cp "$manifest" "$folder/manifest"
+clean_up() {
+  [[ ! -f $folder/manifest ]] || cp "$folder/manifest" "$manifest"
+  rm -rf "$folder"
+}
+trap clean_up EXIT
 export MILLRACE_CACHE_DIR=$folder/cache
 
 logged() { "$@" >"$folder/log" 2>&1 || { cat "$folder/log" && exit 1; }; }
@@ -41,5 +48,17 @@ fi
 "$folder/prefix/bin/millrace" bench "$folder/plan" --seconds 0.05 >/dev/null
 if "$folder/example/run_plan" "$folder/nowhere" 2>/dev/null; then
   echo "error: a plan that does not exist was run"
+  exit 1
+fi
+
+# The installed program finds its worker and its GPU backend in the new prefix. The path of the build is not in it.
+"$folder/prefix/bin/millrace" explore "$root/models/mha.py" --size tiny --budget 1s >/dev/null
+# A file of somebody else stays, and so does its folder.
+touch "$folder/prefix/libexec/millrace/other"
+logged cmake -P "$build/uninstall.cmake"
+left=$(cd "$folder/prefix" && find . -not -type d -o -name millrace | sort | tr '\n' ' ')
+[[ $left == "./libexec/millrace ./libexec/millrace/other " ]] || { echo "error: uninstall leaves $left" && exit 1; }
+if cmake -P "$build/uninstall.cmake" 2>/dev/null; then
+  echo "error: uninstall succeeded with nothing installed"
   exit 1
 fi

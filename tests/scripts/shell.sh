@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-scripts=(millrace .ci/run bench/gpu_check tests/scripts/*.sh)
+scripts=(millrace .ci/run bench/gpu_check packaging/*.sh tests/scripts/*.sh)
 for script in "${scripts[@]}"; do bash -n "$script"; done
 if command -v shellcheck >/dev/null; then shellcheck -x "${scripts[@]}"; fi
 echo "${#scripts[@]} scripts parse"

@@ -34,12 +34,15 @@ class AccelerateTest(TorchTest):
         self.assertEqual(list(report.replaced), ["self_attn", "multihead_attn"])
         self.assert_same_step(ours, theirs, [torch.randn(3, 5, 8), torch.randn(3, 6, 8)], tolerance=1e-4)
 
-    def test_subclasses_are_left(self):
+    def test_subclasses_are_left_or_imported(self):
         class Other(nn.TransformerEncoderLayer):
             pass
 
+        name = "AccelerateTest.test_subclasses_are_left_or_imported.<locals>.Other"
+        _, report = accelerated(nn.ModuleDict({"layer": Other(8, 2)}))
+        self.assertEqual(report.left, {"layer": f"{name} is a subclass"})
         _, report = accelerated(nn.Sequential(Other(8, 2)))
-        self.assertEqual(report.left, {"0": "AccelerateTest.test_subclasses_are_left.<locals>.Other is a subclass"})
+        self.assertEqual(report.replaced, {"0": f"accelerate_test.{name}, imported"})
         self.assertEqual(str(accelerated(nn.Linear(3, 4))[1]),
                          "the model has no layer that Millrace can replace\nPyTorch's: 1 Linear")
 
@@ -49,11 +52,13 @@ class AccelerateTest(TorchTest):
 
         encoder = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
         encoder.linear1 = Adapted(8, 12)
-        model = nn.Sequential(nn.Embedding(9, 8), encoder, nn.Linear(8, 2), nn.Linear(2, 2))
+        attention = nn.MultiheadAttention(8, 2, add_zero_attn=True)
+        model = nn.Sequential(nn.Embedding(9, 8), encoder, attention, nn.Linear(8, 2), nn.Linear(2, 2))
         report = millrace.torch.accelerate(model)
-        self.assertEqual(report.falls_back, {"1": "linear1 is a Adapted"})
+        self.assertEqual(list(report.falls_back), ["2"])
         self.assertEqual(report.others, {"Embedding": 1, "Linear": 2})
-        self.assertIn("replaced 1: millrace.torch.encoder_layer.TransformerEncoderLayer, but runs PyTorch's own code",
+        self.assertIn("replaced 1: torch.nn.modules.transformer.TransformerEncoderLayer, imported", str(report))
+        self.assertIn("replaced 2: millrace.torch.attention.MultiheadAttention, but runs PyTorch's own code",
                       str(report))
         self.assertIn("PyTorch's: 1 Embedding, 2 Linear", str(report))
         self.assertEqual(millrace.torch.accelerate(model), report, "the same when asked again")
@@ -117,10 +122,12 @@ class BertTest(TorchTest):
         ours(self.words)
         self.assertIsNone(millrace.torch.plan_of(ours.encoder.layer[0]).why_not)
 
-    def test_decoders_and_adapters_are_reported(self):
+    def test_decoders_are_imported(self):
         self.config.is_decoder = True
         _, report = accelerated(self.model(self.config))
-        self.assertEqual(set(report.falls_back.values()), {"it is a decoder"})
+        self.assertEqual(set(report.replaced.values()),
+                         {"transformers.models.bert.modeling_bert.BertLayer, imported"})
+        self.assertEqual(report.falls_back, {})
 
     def test_state_dicts_of_bert_are_interchangeable(self):
         theirs = self.model(self.config)

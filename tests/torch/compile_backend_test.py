@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import millrace.torch
-from millrace.torch import regions
+from millrace.torch import linear_cross_entropy, operator, regions
 from support import TorchTest
 
 OPTIONS = {"choose": "plan"}  # no comparison with Inductor, which takes its compiler's time
@@ -222,6 +222,50 @@ class CompileBackendTest(TorchTest):
         (graph,) = self.check(model, *self.inputs)
         self.assertEqual(len(graph.regions), 2)
         self.assertEqual(model.norm.num_batches_tracked.item(), 1)
+
+    def test_the_fused_loss(self):
+        """Inductor's part of the graph calls it; the rest has plans."""
+        class Fused(Model):
+            def forward(self, x, labels):
+                return linear_cross_entropy(self.blocks[0](x).flatten(0, 1), self.head.weight, labels, self.head.bias)
+
+        (graph,) = self.check(Fused(1), *self.inputs)
+        self.assertEqual([region.name for region in graph.regions], ["blocks.0"])
+        self.assertIn("linear_cross_entropy", str(graph.rest))
+
+    def test_a_result_that_no_loss_reads_has_no_gradient(self):
+        class Both(Model):
+            def forward(self, x, labels):
+                logits = self.head(self.blocks[0](x))
+                return functional.cross_entropy(logits.view(-1, 5), labels), logits
+
+        torch._dynamo.reset()
+        model, given, graphs = Both(1), [], []
+        run = torch.compile(model, backend=lambda graph, inputs: millrace.torch.backend.compile_graph(
+            graph, inputs, options=OPTIONS, listener=graphs.append))
+        backward = operator._backward
+
+        def watched(path, gradients, *rest):
+            given.extend(gradients)
+            return backward(path, gradients, *rest)
+
+        with unittest.mock.patch.object(operator, "_backward", watched):
+            loss, logits = run(*self.inputs)
+            loss.backward()
+        expected, expected_logits = copy.deepcopy(model)(*self.inputs)
+        self.assert_close(loss.detach(), expected.detach())
+        self.assert_close(logits.detach(), expected_logits.detach())
+        self.assertEqual([len(region.program.results) for region in graphs[0].regions], [1, 1])
+        self.assertEqual(len(given), 2)
+        self.assertTrue(all(gradient.any() for gradient in given))
+        model.zero_grad()
+        (run(*self.inputs)[1].square().sum() + run(*self.inputs)[0]).backward()  # a loss that does read it
+        found = {name: one.grad for name, one in model.named_parameters()}
+        reference = copy.deepcopy(model)
+        reference.zero_grad()
+        (reference(*self.inputs)[1].square().sum() + reference(*self.inputs)[0]).backward()
+        for name, one in reference.named_parameters():
+            torch.testing.assert_close(found[name], one.grad, rtol=1e-4, atol=1e-4)
 
     def test_by_name_and_wrong_options(self):
         torch._dynamo.reset()

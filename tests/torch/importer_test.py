@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import unittest
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -187,6 +188,9 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(module_names.parameter_name("l_kwargs_input_ids_"), "")
         self.assertEqual(module_names.layer_of("model.layers.11.mlp.0"), "model.layers.11")
         self.assertEqual(module_names.pattern_of("model.layers.11"), "model.layers.*")
+        for path in ("L['self']._modules['base'].layers[0].up", "L['self'].__dict__['_modules']['base'].layers[0].up"):
+            node = SimpleNamespace(meta={"nn_module_stack": {"key": (path, nn.Linear)}})
+            self.assertEqual(module_names.module_path(node), "base.layers.0.up")  # as peft's models have it
 
 
 class RegionsTest(unittest.TestCase):
@@ -194,6 +198,21 @@ class RegionsTest(unittest.TestCase):
         model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
         (piece,) = partition.partition(graph_of(model, torch.randn(2, 4)).module.graph).pieces
         self.assertEqual(piece.layer, "")
+
+    def test_a_layer_alone_is_one_region(self):
+        class Stage(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 4)) for _ in range(2))
+
+            def forward(self, x):
+                first = self.layers[0](x)
+                return self.layers[1](first), first
+
+        graph = graph_of(Stage(), torch.randn(2, 4)).module.graph
+        self.assertEqual([piece.layer for piece in partition.partition(graph).pieces], ["layers.0", "layers.1"])
+        (piece,) = partition.partition(graph, "Stage").pieces
+        self.assertEqual(piece.layer, "Stage")
 
     def test_equal_layers_have_equal_texts(self):
         class Model(nn.Module):

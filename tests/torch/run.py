@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-NEED_TRANSFORMERS = {"accelerate_test", "compile_models_test", "models_test"}
+NEED_TRANSFORMERS = {"accelerate_test", "bench_models_test", "compile_models_test", "imported_layer_test",
+                     "llama_finetuning_test", "models_test", "training_loss_test"}
 sys.path.insert(0, str(ROOT / "bench"))
 from peers import environment  # noqa: E402  (the path above comes first)
 

@@ -217,8 +217,8 @@ def _(w, node, a):
 
 @writes("cross_entropy_loss")
 def _(w, node, a):
-    """A sum over the positions whose label counts, in terms of comparisons: a label that does not count is in NumPy no
-    valid index."""
+    """A sum over the positions whose label is not ignore_index. It is written with comparisons, because an ignored label
+    is not a valid index in NumPy."""
     if a.weight is not None or a.label_smoothing != 0 or a.reduction not in (1, 2):
         raise NotCovered("a cross entropy with class weights, label smoothing or without reduction")
     if tensor(a.self).dim() != 2 or tensor(a.target).dim() != 1 or is_float(a.target):

@@ -36,27 +36,36 @@ class Compiled(NamedTuple):
 Listener = Callable[[Compiled], None]
 
 
+class _Task(NamedTuple):
+    """What all shapes of a graph share."""
+
+    options: Options
+    listener: Listener
+    layer: str  # the name of the layer that the graph is; "" if it is a model
+
+
 def compile_graph(graph: fx.GraphModule, inputs: list, *, options: dict | None = None,
-                  listener: Listener = lambda compiled: None) -> Callable:
-    """The backend. `inputs`: tensors, and sizes if shapes are dynamic."""
-    chosen = Options.of(options)
+                  listener: Listener = lambda compiled: None, layer: str = "") -> Callable:
+    """The backend. `inputs`: tensors, and sizes if shapes are dynamic; `layer`: the name if the graph is one layer,
+    which becomes one region."""
+    task = _Task(Options.of(options), listener, layer)
     if any(not isinstance(x, torch.Tensor) or any(isinstance(n, torch.SymInt) for n in x.shape) for x in inputs):
-        return _Shapes(graph, chosen, listener)
-    return _compile(graph, inputs, chosen, listener)
+        return _Shapes(graph, task)
+    return _compile(graph, inputs, task)
 
 
-def _compile(graph: fx.GraphModule, inputs: list, options: Options, listener: Listener) -> Callable:
+def _compile(graph: fx.GraphModule, inputs: list, task: _Task) -> Callable:
     """For fixed shapes."""
     try:
         captured = capture(graph, inputs, torch._guards.detect_fake_mode(inputs))
     except NotCaptured as why:
         say(f"a graph goes to Inductor as a whole: {why}")
-        listener(Compiled([], {}, str(why)))
+        task.listener(Compiled([], {}, str(why)))
         return torch._inductor.compile(graph, inputs)
-    found = partition(captured.module.graph)
-    calls = [_call_of(piece, captured, options) for piece in found.pieces]
+    found = partition(captured.module.graph, task.layer)
+    calls = [_call_of(piece, captured, task.options) for piece in found.pieces]
     compiled = Compiled([call for call in calls if isinstance(call, Region)], _rest(found))
-    listener(compiled)
+    task.listener(compiled)
     if not compiled.regions and any(map(is_contraction, captured.module.graph.nodes)):
         say("no region of a graph is worth a plan; it goes to Inductor (millrace.torch.explain says why)")
     return _WithoutAutocast(stitch(captured.module, found.pieces, calls))
@@ -77,8 +86,8 @@ class _Shapes:
     """A graph of dynamic shapes: each of the first few shapes gets plans of its own, all others Inductor's code for any
     shape."""
 
-    def __init__(self, graph: fx.GraphModule, options: Options, listener: Listener):
-        self._graph, self._options, self._listener = graph, options, listener
+    def __init__(self, graph: fx.GraphModule, task: _Task):
+        self._graph, self._task = graph, task
         self._known: dict[tuple, Callable] = {}
         self._any_shape: Callable | None = None
 
@@ -87,14 +96,14 @@ class _Shapes:
         if key not in self._known and len(self._known) == _MOST_SHAPES:
             return self._by_inductor(*inputs)
         if key not in self._known:
-            self._known[key] = _compile(self._graph, list(inputs), self._options, self._listener)
+            self._known[key] = _compile(self._graph, list(inputs), self._task)
         return self._known[key](*inputs)
 
     def _by_inductor(self, *inputs):
         if self._any_shape is None:
             why = f"it has been called with more than {_MOST_SHAPES} shapes; pad its inputs to fewer"
             say(f"a graph goes to Inductor for new shapes: {why}")
-            self._listener(Compiled([], {}, why))
+            self._task.listener(Compiled([], {}, why))
             self._any_shape = torch.compile(self._graph, backend="inductor", dynamic=True)
         return self._any_shape(*inputs)
 

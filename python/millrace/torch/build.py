@@ -1,4 +1,4 @@
-"""Compiles the operator library for the installed PyTorch, once, and finds it again."""
+"""Finds the operator library in the package. A package without one compiles it for the installed PyTorch, once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from millrace._library import MillraceError
 from millrace.plan_cache import cache_directory, private_directory
 
 OLDEST = (2, 10)  # the first whose stable ABI is sufficient
+_SHIPPED = _library.PACKAGE / "lib/libmillrace_torch.so"  # for this and all later versions
 _TARGET = f"0x{OLDEST[0]:02x}{OLDEST[1]:02x}000000000000"
 
 
@@ -32,13 +33,17 @@ def _sources() -> tuple[Path, Path]:
 
 
 def operator_library() -> Path:
-    """Returns its path. Compiles it once for each version of PyTorch and of Millrace, which takes some seconds."""
+    """Returns its path. If the package has none (cmake/torch_operator.cmake), compiles it once for each version of
+    PyTorch and of Millrace, which takes some seconds."""
     version = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
     if version < OLDEST:
         raise MillraceError(f"PyTorch {torch.__version__} is too old: millrace.torch needs 2.10 or later", 3)
+    if _SHIPPED.exists():
+        return _SHIPPED
     source, include = _sources()
     library = _library.library_path()
-    key = "\0".join([source.read_text(), (include / "millrace/c_api.h").read_text(), torch.__version__, str(library)])
+    texts = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")), include / "millrace/c_api.h")]
+    key = "\0".join([*texts, torch.__version__, str(library)])
     folder = private_directory(private_directory(cache_directory() / "torch")
                                / hashlib.sha256(key.encode()).hexdigest()[:40])
     made = folder / "libmillrace_torch.so"

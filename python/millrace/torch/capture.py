@@ -1,5 +1,5 @@
 """Traces a graph of torch.compile's frontend (Dynamo) to one of ATen operators, before autograd and with the composite
-operators (linear, layer_norm, scaled_dot_product_attention) in one piece. Test: tests/torch/importer_test.py"""
+operators (linear, layer_norm, scaled_dot_product_attention) left whole. Test: tests/torch/importer_test.py"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class BertLayer(modeling_bert.BertLayer):
 
 
 def _activation(function) -> str | None:
-    """As activation_name; Hugging Face has its own module for gelu."""
+    """Like activation_name, but also knows Hugging Face's own module for gelu."""
     if type(function).__name__ == "GELUActivation":
         return "gelu"
     return coverage.activation_name(function)

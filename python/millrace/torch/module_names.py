@@ -8,7 +8,7 @@ from torch import fx
 
 _PARAMETER = re.compile(r"^l_[a-z]+_(modules_.*_)?(parameters|buffers)_(.*?)_?$")
 _ROOT = re.compile(r"^L\['\w+'\]\.?")
-_ITEM = re.compile(r"\.?_modules\['([^']*)'\]|\[(\d+)\]")
+_ITEM = re.compile(r"\.?(?:__dict__\['_modules'\]|_modules)\['([^']*)'\]|\[(\d+)\]")
 
 
 def parameter_name(placeholder: str) -> str:

@@ -127,7 +127,7 @@ torch.library.register_autograd("millrace::forward", _differentiate, setup_conte
 torch.library.register_autograd("millrace::backward", _refuse)
 _forward, _backward = torch.ops.millrace.forward.default, torch.ops.millrace.backward.default
 _below_autograd = torch._C._AutoDispatchBelowAutograd
-_CANNOT_LOAD = "millrace: the plan cannot be loaded"  # the begin of operator.cpp's message
+_CANNOT_LOAD = "millrace: the plan cannot be loaded"  # the start of a message of operator.cpp
 
 
 _NO_FORWARD_MODE = ("millrace: a plan has no forward-mode derivatives (jvp, jacfwd, dual numbers); use reverse mode "

@@ -21,10 +21,12 @@ _NOT_A_RESULT = "a plan returns no integers or booleans"
 
 
 class Piece(NamedTuple):
-    """Nodes that run together, in order. `layer`: the module path; None for what Inductor compiles."""
+    """Nodes that run together, in order. `layer`: the module path; None for what Inductor compiles; `after`: how many
+    results of the model outside of its layers come before."""
 
     layer: str | None
     nodes: list[fx.Node]
+    after: int = 0
 
     def is_region(self) -> bool:
         return self.layer is not REST
@@ -38,12 +40,14 @@ class Partition(NamedTuple):
     reasons: dict[fx.Node, str]  # why a node is in no region
 
 
-def partition(graph: fx.Graph) -> Partition:
+def partition(graph: fx.Graph, layer: str = "") -> Partition:
+    """`layer`: the name if all of the graph is one layer."""
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
     reasons = {node: why for node in nodes if (why := _why_not(node)) is not None}
     trains = any(map(requires_grad, nodes))
+    layers = dict.fromkeys(nodes, layer) if layer else _layers(nodes)
     while True:
-        pieces = _assign(nodes, reasons)
+        pieces = _assign(nodes, reasons, layers)
         excluded = {node: why for piece in pieces if piece.is_region() for node, why in _excluded(piece, trains)}
         if not excluded:
             return Partition(pieces, reasons)
@@ -66,9 +70,9 @@ def _layers(nodes: list[fx.Node]) -> dict[fx.Node, str]:
     return {node: layer if products[layer] > 1 else "" for node, layer in named.items()}
 
 
-def _assign(nodes: list[fx.Node], reasons: dict[fx.Node, str]) -> list[Piece]:
+def _assign(nodes: list[fx.Node], reasons: dict[fx.Node, str], layers: dict[fx.Node, str]) -> list[Piece]:
     """Each node joins the first piece of its kind that runs no earlier than its operands. So no cycles arise."""
-    layers = _layers(nodes)
+    after = _results_before(nodes, layers)
     pieces: list[Piece] = []
     position: dict[fx.Node, int] = {}
     for node in nodes:
@@ -76,12 +80,29 @@ def _assign(nodes: list[fx.Node], reasons: dict[fx.Node, str]) -> list[Piece]:
         earliest = max((position.get(operand, 0) for operand in node.all_input_nodes), default=0)
         if key == "" and pieces and pieces[earliest].layer and _between_layers(node, layers):
             key = pieces[earliest].layer
-        joined = next((k for k in range(earliest, len(pieces)) if pieces[k].layer == key), len(pieces))
+        kind = (key, after[node] if key == "" else 0)
+        joined = next((k for k in range(earliest, len(pieces)) if (pieces[k].layer, pieces[k].after) == kind),
+                      len(pieces))
         if joined == len(pieces):
-            pieces.append(Piece(key, []))
+            pieces.append(Piece(key, [], kind[1]))
         pieces[joined].nodes.append(node)
         position[node] = joined
     return pieces
+
+
+def _results_before(nodes: list[fx.Node], layers: dict[fx.Node, str]) -> dict[fx.Node, int]:
+    """How many results of the model, outside of its layers, each node depends on, along a path. A region ends at such a
+    result, as the logits that a model returns beside its loss: the loss alone then gives it a gradient, and without the
+    cut a caller who does not use the logits would cause a gradient of zeros."""
+    after: dict[fx.Node, int] = {}
+    for node in nodes:
+        after[node] = max((after[operand] + _is_returned(operand, layers) for operand in node.all_input_nodes
+                           if operand in after), default=0)
+    return after
+
+
+def _is_returned(node: fx.Node, layers: dict[fx.Node, str]) -> bool:
+    return not layers[node] and requires_grad(node) and any(user.op == "output" for user in node.users)
 
 
 def _between_layers(node: fx.Node, layers: dict[fx.Node, str]) -> bool:

@@ -135,12 +135,22 @@ def fall_back(layer: torch.nn.Module, why: str) -> None:
     warn_once(type(layer).__name__, why)
 
 
+def forget_fall_back(layer: torch.nn.Module) -> None:
+    """Notes that a call of an imported layer ran what was compiled; which plans, its regions know."""
+    layer.__dict__.pop(_RAN, None)
+
+
 def warn_once(what: str, why: str) -> None:
     """Warns that a call falls back to PyTorch."""
     if torch.compiler.is_compiling() or (what, why) in _warned:
         return
     _warned.add((what, why))
-    warnings.warn(f"millrace: {what} falls back to PyTorch: {why}", stacklevel=_callers_level())
+    warn(f"{what} falls back to PyTorch: {why}")
+
+
+def warn(message: str) -> None:
+    """Warns at the user's line of code."""
+    warnings.warn(f"millrace: {message}", stacklevel=_callers_level())
 
 
 def _callers_level() -> int:

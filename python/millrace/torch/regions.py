@@ -78,6 +78,12 @@ class Region:
     def __call__(self, *tensors):
         if self._validity != plans.validity():
             self._choose(tensors)
+        if torch.autograd.profiler._is_profiler_enabled:
+            with torch.profiler.record_function(f"millrace: {self.name}"):
+                return self._run(tensors)
+        return self._run(tensors)
+
+    def _run(self, tensors: tuple[torch.Tensor, ...]):
         if self._call is None:
             return self.inductor(*tensors)
         random = operator.draw_random(tensors[0].device) if self.program.draws else None

@@ -112,7 +112,7 @@ def _split_by_slices(node: fx.Node) -> None:
 
 
 def _drop_empty(node: fx.Node) -> None:
-    """Leaves out what adds nothing to a concatenation, as an empty cache of keys does."""
+    """Drops the empty operands of a concatenation, such as an empty cache of keys."""
     if node.target is not aten.cat.default:
         return
     full = [one for one in node.args[0] if value_of(one) is None or value_of(one).numel() > 0]

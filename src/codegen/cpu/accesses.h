@@ -26,7 +26,7 @@ class Scratch {
  public:
   explicit Scratch(int64_t element_bytes) : element_bytes_(element_bytes) {}
 
-  // Declares a pointer to so many elements.
+  // Declares a pointer to this number of elements.
   std::string reserve(const std::string& name, int64_t elements);
   int64_t bytes() const { return bytes_; }
   const Statements& pointers() const { return pointers_; }

@@ -104,7 +104,7 @@ class CpuGenerator {
     return nest_.extent(index);
   }
 
-  // The outer indices of row r, of so many.
+  // The outer indices of row r, of this many rows.
   Statements row_indices(int64_t rows) const {
     Statements statements;
     int64_t below = rows;

@@ -12,7 +12,7 @@ namespace millrace {
 KernelText generate_cpu_kernel(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
                                const KernelConfig& config);
 
-// src/codegen/prelude/cpu_prelude.h, which precedes the kernels of a batch.
+// src/codegen/prelude/cpu_prelude.h and cpu_attention*.h, which precede the kernels of a batch.
 std::string_view cpu_prelude();
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Writes a struct of sizes, and kernels that locate their tensors and call the functions of prelude/cuda_attention.h.
+// Over 500 lines, because it writes all kernels of an attention, which share names and sizes.
 #include "codegen/cuda/attention.h"
 
 #include <algorithm>
@@ -73,24 +74,12 @@ class AttentionGenerator {
     std::vector<Operand> operands;
   };
 
-  size_t position_of(Operand operand) const {
-    const bool written = attention_.writes(operand);
-    const std::vector<TensorId>& list = written ? partition_.writes : partition_.reads;
-    const auto at = std::find(list.begin(), list.end(), attention_.tensors[operand]) - list.begin();
-    return static_cast<size_t>(at) + (written ? partition_.reads.size() : 0);
-  }
-
   // Elements between neighbours along an axis; 0 without the axis.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
     return axis < 0 ? 0 : strides[static_cast<size_t>(axis)];
   }
   std::vector<int64_t> strides(Operand operand) const {
-    return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(operand)]);
-  }
-  int64_t columns_of(Operand operand) const {
-    const bool inner =
-        operand == Operand::q || operand == Operand::k || operand == Operand::d_q || operand == Operand::d_k;
-    return operand == Operand::log_sums ? 1 : inner ? attention_.inner : attention_.values;
+    return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(partition_, operand)]);
   }
   // Otherwise columns are contiguous. The log-sum-exp has a single column.
   bool is_row_major(Operand operand) const {
@@ -131,9 +120,6 @@ class AttentionGenerator {
     }
     if (attention_.has_score_expression()) formulas_.add_values(made_.values);
   }
-
-  // The prelude's decode_integer is the inverse.
-  static double encode_integer(int64_t number) { return 0x1p52 + static_cast<double>(number); }
 
   void add_dropout() {
     const Operator& dropout = *dropout_of(graph_, attention_.mask);
@@ -194,8 +180,7 @@ class AttentionGenerator {
                                   ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
                               : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
                                                              : 3 * (inner + values) / 4 + 16;
-    return config_.row_tiles * fragments + kOverhead +
-           (attention_.causal || attention_.window || attention_.has_score_expression() ? 8 : 0);
+    return config_.row_tiles * fragments + kOverhead + (attention_.is_plain() ? 0 : 8);
   }
 
   // As many as registers and shared memory allow with hardly any spills.
@@ -318,14 +303,30 @@ class AttentionGenerator {
     }
     add_scale();
     line(made_.text, 1, mask_text());
+    arguments += ", scale, mask";
     if (!config_.single_kernel || !attention_.backward) {
       line(made_.text, 1, score_text());
-      arguments += ", scale, mask, score";
-    } else {
-      arguments += ", scale, mask";
+      arguments += ", score";
     }
     line(made_.text, 1, concat("mr::", kernel.function, "<S>(", arguments, ");"));
     line(made_.text, 0, "}");
+  }
+
+  // The heads that share a gradient, and within them: batch indices with an extent of 1 where the other has them.
+  struct SplitBatch {
+    std::vector<int64_t> own;
+    std::vector<int64_t> members;
+  };
+  template <class IsMember>
+  SplitBatch split_batch(const IsMember& is_member) const {
+    SplitBatch made{attention_.batch, attention_.batch};
+    for (size_t k = 0; k < attention_.batch.size(); ++k) (is_member(k) ? made.own : made.members)[k] = 1;
+    return made;
+  }
+  static int64_t product(const std::vector<int64_t>& extents) {
+    int64_t count = 1;
+    for (const int64_t extent : extents) count *= extent;
+    return count;
   }
 
   // Each block owns rows of keys of one group, and visits the queries of all heads of the group.
@@ -333,23 +334,30 @@ class AttentionGenerator {
     begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", Rows::keys, {}},
           attention_.heads() / attention_.heads_per_group());
     line(made_.text, 1, concat("const int group = mr::block_number() / ", blocks_of(Rows::keys), ";"));
-    std::vector<int64_t> groups = attention_.batch;
-    std::vector<int64_t> members = attention_.batch;
-    for (size_t k = 0; k < groups.size(); ++k) (attention_.is_group(k) ? groups : members)[k] = 1;
-    add_batch_indices("group", groups, 1);
+    const SplitBatch batch = split_batch([&](size_t k) { return attention_.is_group(k); });
+    add_batch_indices("group", batch.own, 1);
     for (const Operand operand : {Operand::k, Operand::v, Operand::d_k, Operand::d_v}) add_matrix(operand, 1);
     add_scale();
-    line(made_.text, 1, "const auto query_head = [&](int member) {");
+    add_head_function("query_head", batch.members, {Operand::q, Operand::d_o});
+    line(made_.text, 1, "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
+    line(made_.text, 0, "}");
+  }
+
+  // NAME(member): what mr::make_NAME makes of these operands of a head, its statistics, mask and score.
+  void add_head_function(const char* name, const std::vector<int64_t>& members, const std::vector<Operand>& operands) {
+    line(made_.text, 1, concat("const auto ", name, " = [&](int member) {"));
     add_batch_indices("member", members, 2);
     line(made_.text, 2, concat("const long long head = ", head_number(), ";"));
-    for (const Operand operand : {Operand::q, Operand::d_o}) add_matrix(operand, 2);
+    std::string arguments;
+    for (const Operand operand : operands) {
+      add_matrix(operand, 2);
+      arguments += concat(kNames[operand], ", ");
+    }
     add_row_stats(2);
     line(made_.text, 2, mask_text());
     line(made_.text, 2, score_text());
-    line(made_.text, 2, "return mr::make_query_head(q, d_o, row_stats, mask, score);");
+    line(made_.text, 2, concat("return mr::make_", name, "(", arguments, "row_stats, mask, score);"));
     line(made_.text, 1, "};");
-    line(made_.text, 1, "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
-    line(made_.text, 0, "}");
   }
 
   // Many queries, so that few blocks read a tile of keys; and tiles of the next head in shared memory, if they fit the
@@ -378,36 +386,26 @@ class AttentionGenerator {
   // Each block owns queries and a tile of keys of one element of the term's batch, and visits the heads that share it.
   void add_d_term() {
     const AttentionConfig config = d_term_config();
-    const Attention::Axes& axes = attention_.d_term_axes;
-    std::vector<int64_t> own = attention_.batch;
-    std::vector<int64_t> members = attention_.batch;
-    for (size_t k = 0; k < own.size(); ++k) (axes.batch[k] < 0 ? own : members)[k] = 1;
-    const auto product = [](const std::vector<int64_t>& extents) {
-      int64_t count = 1;
-      for (const int64_t extent : extents) count *= extent;
-      return count;
-    };
+    const SplitBatch batch = split_batch([&](size_t k) { return attention_.d_term_axes.batch[k] < 0; });
     const int64_t blocks = (attention_.queries + rows_of_block(config) - 1) / rows_of_block(config);
     const int64_t tiles = (attention_.keys + config.tile_columns - 1) / config.tile_columns;
     made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes", d_term_smem_bytes(config));
-    const Kernel kernel{"MILLRACE_KERNEL_term", "attention_backward_term", Rows::queries, {}};
+    constexpr const char* kName = "MILLRACE_KERNEL_term";
     const int threads = kWarpThreads * config.warps;
-    add_signature(kernel.name, threads, 2, "MILLRACE_KERNEL_term_sizes");
-    made_.grids.push_back({kernel.name, product(own) * blocks * tiles, threads, d_term_smem_bytes(config)});
+    add_signature(kName, threads, 2, "MILLRACE_KERNEL_term_sizes");
+    made_.grids.push_back({kName, product(batch.own) * blocks * tiles, threads, d_term_smem_bytes(config)});
     line(made_.text, 1, concat("const int tile = mr::block_number() % ", tiles, ";"));
     line(made_.text, 1, concat("const int block = mr::block_number() / ", tiles, " % ", blocks, ";"));
     line(made_.text, 1, concat("const int group = mr::block_number() / ", tiles * blocks, ";"));
-    add_batch_indices("group", own, 1);
+    add_batch_indices("group", batch.own, 1);
     add_scale();
-    line(made_.text, 1, "const auto score_head = [&](int member) {");
-    add_batch_indices("member", members, 2);
-    line(made_.text, 2, concat("const long long head = ", head_number(), ";"));
-    for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::d_o}) add_matrix(operand, 2);
-    add_row_stats(2);
-    line(made_.text, 2, mask_text());
-    line(made_.text, 2, score_text());
-    line(made_.text, 2, "return mr::make_score_head(q, k, v, d_o, row_stats, mask, score);");
-    line(made_.text, 1, "};");
+    add_head_function("score_head", batch.members, {Operand::q, Operand::k, Operand::v, Operand::d_o});
+    add_d_term_call(product(batch.members));
+    line(made_.text, 0, "}");
+  }
+
+  void add_d_term_call(int64_t heads) {
+    const Attention::Axes& axes = attention_.d_term_axes;
     const std::vector<TensorId> all = tensors_of(partition_);
     const auto position = static_cast<size_t>(
         std::find(all.begin() + std::ssize(partition_.reads), all.end(), attention_.d_term) - all.begin());
@@ -419,9 +417,8 @@ class AttentionGenerator {
          concat(element, "* const d_term = static_cast<", element, "*>(args.tensors[", position, "]) + (", offset,
                 ");"));
     line(made_.text, 1,
-         concat("mr::attention_backward_term<S, ", align, ">(block, tile, ", product(members),
-                ", score_head, d_term, S::I(", stride(steps, axes.query), "), S::I(", stride(steps, axes.key), "));"));
-    line(made_.text, 0, "}");
+         concat("mr::attention_backward_term<S, ", align, ">(block, tile, ", heads, ", score_head, d_term, S::I(",
+                stride(steps, axes.query), "), S::I(", stride(steps, axes.key), "));"));
   }
 
   // Batch indices from a number that counts them; an extent of 1 has none.
@@ -461,8 +458,8 @@ class AttentionGenerator {
     const std::string offset = head_offset(attention_.axes[operand], [&](size_t k) { return value(1 + k); });
     line(made_.text, depth,
          concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
-                ", ", columns_of(operand), "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[",
-                position_of(operand), "]) + (", offset, "), S::I(", value(0), ")};"));
+                ", ", attention_.columns(operand), "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[",
+                position_of(partition_, operand), "]) + (", offset, "), S::I(", value(0), ")};"));
   }
 
   std::string mask_offset() const {

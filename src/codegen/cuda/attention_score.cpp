@@ -5,28 +5,14 @@
 
 #include "base/text.h"
 #include "codegen/nest.h"
-#include "codegen/recipe.h"
+#include "codegen/score_text.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kOctet = 8;          // neighbouring keys of a thread
-constexpr double kLowest = -131072.0;  // raised_logit of prelude/cuda_attention_score.h
+constexpr int64_t kOctet = 8;  // neighbouring keys of a thread
 
 using Kind = ScoreNode::Kind;
-
-// Whether the operator's recipe takes Operator::value as a number of the kernel.
-bool takes_value(const ScoreNode& node) {
-  return node.kind == Kind::apply && (node.op == OperatorKind::power || node.op == OperatorKind::power_dx);
-}
-
-Operator operator_of(const ScoreNode& node) {
-  Operator op;
-  op.kind = node.op;
-  op.value = node.value;
-  op.inputs.resize(node.inputs.size());
-  return op;
-}
 
 }  // namespace
 
@@ -46,8 +32,7 @@ void ScoreFormulas::add_values(std::vector<KernelValue>& values) {
   }
   for (const AttentionTensor& term : score_.terms) {
     strides_.push_back(values.size());
-    for (const int64_t stride : strides_of_term(term))
-      values.push_back({TensorId(), 0x1p52 + static_cast<double>(stride)});
+    for (const int64_t stride : strides_of_term(term)) values.push_back({TensorId(), encode_integer(stride)});
   }
 }
 
@@ -82,57 +67,25 @@ std::string ScoreFormulas::term_type(const AttentionTensor& term) const {
                 alignment(term, strides_of(graph_, term.tensor, layouts_[position_of(term.tensor)])), ">");
 }
 
-std::string ScoreFormulas::formula(const ScoreNode& node, size_t number) const {
-  switch (node.kind) {
-    case Kind::score: return "x * scale";
-    case Kind::gradient: return "g";
-    case Kind::number: return concat("c", number);
-    case Kind::term: return concat("terms.t", node.term, ".get(l)");
-    case Kind::query: return "static_cast<F>(query)";
-    case Kind::key: return "static_cast<F>(key)";
-    case Kind::apply: break;
-  }
-  std::string text = recipe_of(operator_of(node)).front().expression;
-  for (size_t input = 0; input < node.inputs.size(); ++input)
-    codegen::replace_all(text, concat("$", input), concat("v", node.inputs[input]));
-  codegen::replace_all(text, "VALUE", concat("c", number));
-  codegen::replace_all(text, "CONDITION", "key > query");
-  return text;
-}
-
-std::vector<bool> ScoreFormulas::needed_for(size_t result) const {
-  std::vector<bool> needed(score_.nodes.size(), false);
-  needed[result] = true;
-  for (size_t k = score_.nodes.size(); k-- > 0;) {
-    for (const size_t input : score_.nodes[k].inputs) needed[input] = needed[input] || needed[k];
-  }
-  return needed;
-}
-
 std::string ScoreFormulas::function(const std::string& name, const std::string& parameters, size_t result) const {
   std::string text = concat("  template <class P>\n  MR_DEVICE float ", name, "(", parameters,
                             ", const Terms<P>& terms, int l, int query, int key) const {\n    using F = float;\n    "
                             "using E = F;\n");
-  const std::vector<bool> needed = needed_for(result);
+  const ScoreTexts texts{"x * scale",
+                         "g",
+                         [](size_t node) { return concat("c", node); },
+                         [](size_t term) { return concat("terms.t", term, ".get(l)"); },
+                         "static_cast<F>(query)",
+                         "static_cast<F>(key)",
+                         "key > query"};
+  const std::vector<bool> needed = needed_for(score_, result);
   for (size_t k = 0; k < score_.nodes.size(); ++k) {
-    if (needed[k]) text += concat("    const F v", k, " = ", formula(score_.nodes[k], k), ";\n");
+    if (needed[k]) text += concat("    const F v", k, " = ", score_text(score_.nodes[k], k, texts), ";\n");
   }
   const std::string value = concat("v", result);
   return concat(text, "    return ",
-                name == "logit" && raises_logits() ? concat("mr::raised_logit(", value, ")") : value, ";\n  }\n");
-}
-
-// Whether a logit may be so low that kernels must raise it: by a number, or by a tensor that is not trained.
-bool ScoreFormulas::raises_logits() const {
-  const bool by_number = std::any_of(score_.nodes.begin(), score_.nodes.end(), [&](const ScoreNode& node) {
-    if (node.kind != Kind::number) return false;
-    const Tensor& tensor = graph_.tensor(node.number);
-    return tensor.role == TensorRole::scalar || (tensor.value < kLowest && !std::isinf(tensor.value));
-  });
-  return by_number || std::any_of(score_.terms.begin(), score_.terms.end(), [&](const AttentionTensor& term) {
-           const Tensor& tensor = graph_.tensor(term.tensor);
-           return is_floating(tensor.dtype) && tensor.fixed;
-         });
+                name == "logit" && raises_logits(graph_, score_) ? concat("mr::raised_logit(", value, ")") : value,
+                ";\n  }\n");
 }
 
 // Whether a logit may be -inf.

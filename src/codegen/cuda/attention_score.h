@@ -2,6 +2,7 @@
 // Test: tests/measure/attention_trial_test.cpp
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "codegen/kernel_text.h"
 
 namespace millrace {
+
+// An integer among the numbers of a launch. The prelude's decode_integer is the inverse.
+inline double encode_integer(int64_t number) { return 0x1p52 + static_cast<double>(number); }
 
 class ScoreFormulas {
  public:
@@ -32,10 +36,7 @@ class ScoreFormulas {
   size_t position_of(TensorId tensor) const;
   std::vector<int64_t> strides_of_term(const AttentionTensor& term) const;
   std::string term_type(const AttentionTensor& term) const;
-  std::string formula(const ScoreNode& node, size_t number) const;
   std::string function(const std::string& name, const std::string& parameters, size_t result) const;
-  std::vector<bool> needed_for(size_t result) const;
-  bool raises_logits() const;
   bool hides_scores() const;
 
   const Graph& graph_;

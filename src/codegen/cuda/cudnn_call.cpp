@@ -1,21 +1,11 @@
 #include "codegen/cuda/cudnn_call.h"
 
-#include <algorithm>
-
 namespace millrace {
 namespace {
 
 static_assert(AttentionCall::kOperands == Attention::kOperands);
 static_assert(static_cast<size_t>(AttentionCall::log_sums) == static_cast<size_t>(Attention::log_sums));
 static_assert(static_cast<size_t>(AttentionCall::d_v) == static_cast<size_t>(Attention::d_v));
-
-// Among the partition's tensors.
-int position_of(const Partition& partition, Attention::Operand operand) {
-  const bool written = partition.attention.writes(operand);
-  const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
-  const auto at = std::find(list.begin(), list.end(), partition.attention.tensors[operand]) - list.begin();
-  return static_cast<int>(at + (written ? std::ssize(partition.reads) : 0));
-}
 
 }  // namespace
 
@@ -37,7 +27,7 @@ AttentionCall cudnn_call(const Graph& graph, const Partition& partition, const s
     if (!attention.tensors[operand].valid()) continue;
     const auto& [batch, head, row, column] = axes.strides[operand];
     call.strides[operand] = {batch, head, row, column};
-    call.tensors[operand] = position_of(partition, static_cast<Attention::Operand>(operand));
+    call.tensors[operand] = static_cast<int>(position_of(partition, static_cast<Attention::Operand>(operand)));
   }
   return call;
 }

@@ -256,6 +256,67 @@ MR_INLINE u8 narrow<u8>(double x) {
   return x != 0;
 }
 
+// --- Registers of half-precision numbers: instructions that g++ 12 does not choose by itself. Same bits as above. ---
+
+using FloatRegister = Types<float>::Register;
+typedef u16 HalfRegister __attribute__((vector_size(kRegister / 2)));
+
+#if defined(__AVX2__) && defined(__F16C__)
+MR_INLINE FloatRegister widen_register(HalfRegister x, f16) {
+  FloatRegister y;
+  __asm__("vcvtph2ps %1, %0" : "=v"(y) : "v"(x));
+  return y;
+}
+MR_INLINE FloatRegister widen_register(HalfRegister x, bf16) {
+  Types<float>::Integers y;
+  __asm__("vpmovzxwd %1, %0" : "=v"(y) : "v"(x));
+  return FloatRegister(y << 16);
+}
+MR_INLINE HalfRegister narrow_register(FloatRegister x, f16) {
+  HalfRegister y;
+  __asm__("vcvtps2ph $0, %1, %0" : "=v"(y) : "v"(x));
+  return y;
+}
+template <class T>
+constexpr bool kWidensRegisters = __is_same(T, f16) || __is_same(T, bf16);
+#else
+template <class T>
+constexpr bool kWidensRegisters = false;
+#endif
+
+#if defined(__AVX512BF16__)
+// The instruction flushes denormal numbers, which narrow() rounds. They are found as integers, because comparisons of
+// floats may flush them too.
+MR_INLINE HalfRegister narrow_register(FloatRegister x, bf16) {
+  HalfRegister y;
+  u16 denormals;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+  const Types<float>::Integers bits = Types<float>::Integers(x);
+  const Types<float>::Integers twice_less_one = bits + bits - 1;  // below 0xffffff as unsigned: denormal, and not zero
+  __asm__("vpcmpud $1, %2, %1, %0" : "=k"(denormals) : "v"(twice_less_one), "v"(Types<float>::Integers{} + 0xffffff));
+  if (__builtin_expect(denormals != 0, 0)) {
+    for (int l = 0; l < 16; ++l) y[l] = narrow<bf16>(x[l]).bits;
+  }
+  return y;
+}
+template <class T>
+constexpr bool kNarrowsRegisters = kWidensRegisters<T>;
+#elif defined(__AVX512F__)
+MR_INLINE HalfRegister narrow_register(FloatRegister x, bf16) {
+  const Types<float>::Integers bits = Types<float>::Integers(x);
+  const Types<float>::Integers rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const Types<float>::Integers chosen = x != x ? (bits >> 16) | 64 : rounded;
+  HalfRegister y;
+  __asm__("vpmovdw %1, %0" : "=v"(y) : "v"(chosen));
+  return y;
+}
+template <class T>
+constexpr bool kNarrowsRegisters = kWidensRegisters<T>;
+#else
+template <class T>
+constexpr bool kNarrowsRegisters = kWidensRegisters<T>&& __is_same(T, f16);
+#endif
+
 // Loads the lanes in use, `Step` elements apart. The others become 1, which is in the domain of every function.
 template <class V, class L, long Step, class T>
 MR_INLINE V load(const T* p) {
@@ -266,6 +327,14 @@ MR_INLINE V load(const T* p) {
     return splat<V>(F(widen(*p)));
   } else if constexpr (Step == 1 && kFull<L, F> && __is_same(T, F)) {
     return from_lanes(p);
+  } else if constexpr (Step == 1 && kFull<L, F> && __is_same(F, float) && kWidensRegisters<T>) {
+    V x;
+    MR_EACH {
+      HalfRegister halves;
+      __builtin_memcpy(&halves, p + r * (kRegister / 4), kRegister / 2);
+      x.registers[r] = widen_register(halves, T{});
+    }
+    return x;
   } else {
     F lanes[kLanes<F>];
     for (int l = 0; l < L::n; ++l) lanes[l] = F(widen(p[l * Step]));
@@ -359,6 +428,11 @@ MR_INLINE void store(T* p, V x) {
     *p = narrow<T>(x);
   } else if constexpr (Step == 1 && kFull<L, F> && __is_same(T, F)) {
     to_lanes(p, x);
+  } else if constexpr (Step == 1 && kFull<L, F> && __is_same(F, float) && kNarrowsRegisters<T>) {
+    MR_EACH {
+      const HalfRegister halves = narrow_register(x.registers[r], T{});
+      __builtin_memcpy(p + r * (kRegister / 4), &halves, kRegister / 2);
+    }
   } else {
     F lanes[kLanes<F>];
     to_lanes(lanes, x);

@@ -18,8 +18,7 @@
 // - attention_backward_dk_dv: rows are keys, columns are queries.
 // - attention_backward_term: rows are queries; the gradient of a term of the scores, for a tile of keys.
 // - attention_backward: d_q, d_k and d_v in one kernel, if a block's rows are all keys. Then the ds of a tile of
-// queries is
-//   complete in the block; it goes through smem, and ds · k is d_q.
+//   queries is complete in the block; it goes through smem, and ds · k is d_q.
 //
 // If rows are queries and k and v are row-major, the keys of a tile are permuted: of 32 keys, lane 4g + t holds the 8
 // neighbours from 8t on, which are one Philox block. For this, key 8a + 2b + c is in row 8b + 2a + c of the tile.
@@ -68,6 +67,11 @@ struct Matrix {
   E* data;
   I pitch;
 
+  // Whether it has a column of kPadded ones on chip. Known at compile time if none is padding.
+  template <int kPadded>
+  MR_DEVICE static bool has(int column) {
+    return kColumns == kPadded || column < kColumns;
+  }
   MR_DEVICE E* at(int row, int column) const { return advance(data, row, column); }
   // The element `rows` and `columns` after `from`.
   MR_DEVICE E* advance(E* from, int rows, int columns) const {

@@ -91,16 +91,15 @@ struct PrefetchedRows {
   static constexpr int kCount = S::kRowTiles * (kColumns / 16);
   u32 words[kCount][4];
 
-  MR_DEVICE static bool has(int column) { return M::kColumns == kColumns || column < M::kColumns; }
   MR_DEVICE void load(const M& from, int first, int count) {
     if constexpr (Transfer::kFits) {
       const int row = first + Transfer::row();
       const auto* const own = from.at(row, Transfer::column());
       MR_UNROLL
       for (int n = 0; n < kCount; ++n)
-        load_global_16(
-            words[n], from.advance(own, Transfer::rows(n), Transfer::columns(n)),
-            (kExactTiling<S> || row + Transfer::rows(n) < count) && has(Transfer::column() + Transfer::columns(n)));
+        load_global_16(words[n], from.advance(own, Transfer::rows(n), Transfer::columns(n)),
+                       (kExactTiling<S> || row + Transfer::rows(n) < count) &&
+                           M::template has<kColumns>(Transfer::column() + Transfer::columns(n)));
     } else {
       const int row = first + fragment_row_in<M::kOrder>();
       const auto* const own = from.at(row, fragment_column_in<M::kOrder>());
@@ -108,8 +107,8 @@ struct PrefetchedRows {
       for (int n = 0; n < kCount * 4; ++n) {
         const int rows = n / 4 / (kColumns / 16) * 16 + n % 2 * 8;
         const int columns = n / 4 % (kColumns / 16) * 16 + n % 4 / 2 * 8;
-        const bool in_bounds =
-            (kExactTiling<S> || row + rows < count) && has(columns + fragment_column_in<M::kOrder>());
+        const bool in_bounds = (kExactTiling<S> || row + rows < count) &&
+                               M::template has<kColumns>(columns + fragment_column_in<M::kOrder>());
         words[n / 4][n % 4] = in_bounds ? *reinterpret_cast<const u32*>(from.advance(own, rows, columns)) : 0;
       }
     }
@@ -194,7 +193,6 @@ MR_DEVICE void store_rows(const WarpScratch<S>& scratch, const M& to, int first,
   const Transfer transfer{scratch.base};
   const int row = first + fragment_row_in<M::kOrder>();
   auto* const own = to.at(row, fragment_column_in<M::kOrder>());
-  const auto has = [](int column) { return M::kColumns == kColumns || column < M::kColumns; };
   if constexpr (Transfer::kFits) warp_barrier();
   MR_UNROLL
   for (int n = 0; n < kCount; ++n) {
@@ -213,7 +211,8 @@ MR_DEVICE void store_rows(const WarpScratch<S>& scratch, const M& to, int first,
         const int rows = row_tile * 16 + k % 2 * 8;
         const u32 neighbours = as_fragment<M::kOrder>(fragments[k]);
         const int columns = step * 16 + k / 2 * 8;
-        if ((kExactTiling<S> || row + rows < count) && has(columns + fragment_column_in<M::kOrder>()))
+        if ((kExactTiling<S> || row + rows < count) &&
+            M::template has<kColumns>(columns + fragment_column_in<M::kOrder>()))
           *reinterpret_cast<u32*>(to.advance(own, rows, columns)) = neighbours;
       }
     } else if constexpr (M::kOrder == Order::row_major) {
@@ -230,7 +229,8 @@ MR_DEVICE void store_rows(const WarpScratch<S>& scratch, const M& to, int first,
     for (int n = 0; n < kCount; ++n) {
       u32 words[4];
       load_smem_u32x4(words, transfer.chunk_address(n));
-      if ((kExactTiling<S> || chunk_row + Transfer::rows(n) < count) && has(Transfer::column() + Transfer::columns(n)))
+      if ((kExactTiling<S> || chunk_row + Transfer::rows(n) < count) &&
+          M::template has<kColumns>(Transfer::column() + Transfer::columns(n)))
         store_global_16(to.advance(chunk_to, Transfer::rows(n), Transfer::columns(n)), words);
     }
   }

@@ -106,7 +106,6 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
   using To = SmemTile<S, kRows, kColumns, M::kOrder>;
   constexpr bool kRowMajor = M::kOrder == Order::row_major;
   static_assert(kRowMajor || kRowOrder == RowOrder::in_order);
-  const auto has = [](int column) { return M::kColumns == kColumns || column < M::kColumns; };
   constexpr int kChunks = To::kLength / 8;
   constexpr int kThreads = 32 * S::kWarps;
   constexpr int kLinesPerPass = kThreads / kChunks;
@@ -122,7 +121,7 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
     for (int n = 0; n < To::kLines; n += kLinesPerPass) {
       if (To::kLines % kLinesPerPass == 0 || n + line < To::kLines)
         cp_async_16(tile_address<S>(to, own, To::offset(permuted_row<kRowOrder>(n), 0)), own_from,
-                    row + (kRowMajor ? n : 0) < count && has(kRowMajor ? chunk * 8 : n + line));
+                    row + (kRowMajor ? n : 0) < count && M::template has<kColumns>(kRowMajor ? chunk * 8 : n + line));
       own_from += kLinesPerPass * from.pitch;
     }
   } else {
@@ -133,7 +132,8 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
       const int row = first + (kRowMajor ? line : chunk * 8);
       if (line < To::kLines)
         cp_async_16(tile_address<S>(to, To::offset(permuted_row<kRowOrder>(line), chunk * 8), 0),
-                    from.at(row, kRowMajor ? chunk * 8 : line), row < count && has(kRowMajor ? chunk * 8 : line));
+                    from.at(row, kRowMajor ? chunk * 8 : line),
+                    row < count && M::template has<kColumns>(kRowMajor ? chunk * 8 : line));
     }
   }
 }

@@ -1,6 +1,6 @@
 // Base of every generated CUDA kernel: wide loads and stores of every storage type, functions, reductions over a group
-// of threads, masks. It is compiled with each kernel, so it includes nothing; cuda_hardware.h precedes it.
-// Test: tests/codegen/cuda_kernel_test.cpp
+// of threads, masks. It is compiled with each kernel, so it includes nothing; cuda_hardware.h precedes it. Over 500
+// lines because it is one self-contained text. Test: tests/codegen/cuda_kernel_test.cpp
 //
 // A thread processes W neighbouring elements at a time. Elements are computed one by one, in unrolled loops, as F:
 // float, or double if a tensor is double.

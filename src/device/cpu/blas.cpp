@@ -21,6 +21,7 @@ constexpr int64_t kMostElements = int64_t{1} << 56;  // their total size in byte
 constexpr int64_t kScratchAlignment = 16;            // in float32s: a cache line
 constexpr int64_t kCopiedAtOnce = int64_t{1} << 18;  // bytes
 
+bool has_cblas(GemmLibrary library) { return library == GemmLibrary::openblas || library == GemmLibrary::mkl; }
 bool is_half(StoredType type) { return type == StoredType::f16 || type == StoredType::bf16; }
 
 // --- Strides ---
@@ -66,7 +67,7 @@ std::string why_not_matrix(const GemmMatrix& matrix, GemmLibrary library) {
   if (!inner_length || matrix.outer_stride() < *inner_length) {
     return concat(strides, "the larger stride to step over all elements of the smaller");
   }
-  if (library == GemmLibrary::openblas &&
+  if (has_cblas(library) &&
       std::max({matrix.rows, matrix.columns, matrix.outer_stride()}) > std::numeric_limits<int>::max()) {
     return concat(strides, "strides that fit into 32 bits");
   }
@@ -123,6 +124,22 @@ std::string why_not_tensors(const GemmCall& call) {
   return "";
 }
 
+std::string why_not_epilogue(const GemmCall& call) {
+  if (call.vector == GemmVector::none && call.activation == Activation::none) return "";
+  if (call.library != GemmLibrary::onednn) return "it supports no epilogues";
+  if (call.vector == GemmVector::gradient_of_a || call.vector == GemmVector::gradient_of_b || call.has_auxiliary ||
+      call.activation == Activation::gelu_gradient)
+    return "its epilogues compute no gradients";
+  if (call.activation != Activation::none && call.adds) return "it adds no matrix after an activation";
+  if (call.vector == GemmVector::none) return "";
+  const bool along_m = row_major(matrices_of(call)).swapped;
+  if (call.v_m != (along_m ? 1 : 0) || call.v_n != (along_m ? 0 : 1))
+    return "the bias does not run along the rows of C, or has no unit stride";
+  std::vector<Axis> v{{call.m, call.v_m}, {call.n, call.v_n}};
+  for (const GemmLoop& loop : call.loops) v.push_back({loop.extent, loop.v});
+  return why_not_within("the bias", v, call.v_elements);
+}
+
 std::string why_not_by_onednn(const GemmCall& call) {
   if (onednn_implementation(call.type).empty())
     return concat("it has no fast products of ", name_of(call.type), " for this processor");
@@ -139,13 +156,19 @@ std::string why_not_threads(const GemmCall& call) {
 
 // --- Running ---
 
+// Null if the library multiplies this type as float32.
+CblasHalfGemm half_gemm(GemmLibrary library, StoredType type) {
+  if (library != GemmLibrary::mkl) return nullptr;
+  return type == StoredType::bf16 ? mkl().bf16_gemm : mkl().f16_gemm;
+}
+
 // The number of floats, rounded up to whole cache lines, so that the next ones are aligned.
 int64_t aligned(int64_t floats) { return (floats + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
 
 }  // namespace
 
 std::string why_not(const GemmCall& call) {
-  if (call.vector != GemmVector::none || call.activation != Activation::none) return "it supports no epilogues";
+  if (auto reason = why_not_epilogue(call); !reason.empty()) return reason;
   if (auto reason = why_not_numbers(call); !reason.empty()) return reason;
   if (auto reason = why_not_tensors(call); !reason.empty()) return reason;
   if (auto reason = why_not_threads(call); !reason.empty()) return reason;
@@ -163,19 +186,25 @@ int64_t scratch_bytes(const GemmCall& call) {
     return gemm ? gemm->scratch_bytes() : 0;  // prepare() reports the error
   }
   if (!is_half(call.type)) return 0;
-  const int64_t floats = aligned(call.a_elements) + aligned(call.b_elements) + call.c_elements;
+  const bool directly = half_gemm(call.library, call.type) != nullptr;
+  const int64_t copies = directly ? 0 : aligned(call.a_elements) + aligned(call.b_elements);
+  const int64_t floats = copies + call.c_elements;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
 std::string abilities_of(GemmLibrary library) {
-  if (library != GemmLibrary::onednn) return "float64, float32; float16 and bfloat16 as float32";
   std::vector<std::string> types;
+  if (library != GemmLibrary::onednn) {
+    for (const auto& [type, name] : {std::pair(StoredType::f16, "float16"), std::pair(StoredType::bf16, "bfloat16")})
+      types.push_back(concat(name, half_gemm(library, type) == nullptr ? " as float32" : ""));
+    return concat("float64, float32, ", join(types, ", "));
+  }
   for (const auto& [type, name] : {std::pair(StoredType::f32, "float32"), std::pair(StoredType::f16, "float16"),
                                    std::pair(StoredType::bf16, "bfloat16")}) {
     const std::string& by = onednn_implementation(type);
     types.push_back(by.empty() ? concat("no ", name) : concat(name, " by ", by));
   }
-  return join(types, ", ");
+  return concat(join(types, ", "), "; epilogues: biases, ReLU, GELU");
 }
 
 Result<Gemm> Gemm::prepare(const GemmCall& call) {
@@ -207,10 +236,11 @@ Gemm::Gemm(const GemmCall& call)
       a_elements_(call.a_elements),
       b_elements_(call.b_elements),
       c_elements_(call.c_elements) {
-  if (library_ == GemmLibrary::openblas) openblas_ = openblas();
+  if (library_ == GemmLibrary::openblas) cblas_ = openblas();
+  if (library_ == GemmLibrary::mkl) cblas_ = mkl();
   if (library_ == GemmLibrary::blis) blis_ = blis();
   const GemmMatrices given = matrices_of(call);
-  const GemmMatrices matrices = library_ == GemmLibrary::openblas ? row_major(given) : given;
+  const GemmMatrices matrices = has_cblas(library_) ? row_major(given) : given;
   swapped_ = matrices.swapped;
   if (swapped_) std::swap(m_, n_);
   const auto placed = [](const GemmMatrix& matrix) {
@@ -227,21 +257,29 @@ void Gemm::set_threads(int threads) const {
   if (library_ == GemmLibrary::blis) blis_.set_num_threads(threads);
 }
 
-template <class Real>
-void Gemm::product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const {
-  constexpr bool is_double = sizeof(Real) == sizeof(double);
-  if (library_ == GemmLibrary::openblas) {
-    OpenBlasGemm<Real> gemm = nullptr;
-    if constexpr (is_double) {
-      gemm = openblas_.dgemm;
+// MKL's threads are set around its call alone: a program's own calls of MKL keep theirs.
+template <class Function, class Element, class Real>
+void Gemm::product_by_cblas(Function gemm, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const {
+  const bool sets = library_ == GemmLibrary::mkl;
+  const int before = sets ? cblas_.set_num_threads_local(threads_over_loops_ ? 1 : threads_) : 0;
+  gemm(kCblasRowMajor, a_.transpose, b_.transpose, static_cast<int>(m_), static_cast<int>(n_), static_cast<int>(k_),
+       alpha, a, a_.leading(), b, b_.leading(), beta, c, c_.leading());
+  if (sets) cblas_.set_num_threads_local(before);
+}
+
+template <class Element, class Real>
+void Gemm::product(Real alpha, const Element* a, const Element* b, Real beta, Real* c) const {
+  if constexpr (sizeof(Element) == sizeof(uint16_t)) {
+    product_by_cblas(half_gemm(library_, type_), alpha, a, b, beta, c);
+  } else if (has_cblas(library_)) {
+    if constexpr (sizeof(Real) == sizeof(double)) {
+      product_by_cblas(cblas_.dgemm, alpha, a, b, beta, c);
     } else {
-      gemm = openblas_.sgemm;
+      product_by_cblas(cblas_.sgemm, alpha, a, b, beta, c);
     }
-    gemm(kCblasRowMajor, a_.transpose, b_.transpose, static_cast<int>(m_), static_cast<int>(n_), static_cast<int>(k_),
-         alpha, a, a_.leading(), b, b_.leading(), beta, c, c_.leading());
   } else {
     BlisGemm<Real> gemm = nullptr;
-    if constexpr (is_double) {
+    if constexpr (sizeof(Real) == sizeof(double)) {
       gemm = blis_.dgemm;
     } else {
       gemm = blis_.sgemm;
@@ -251,8 +289,8 @@ void Gemm::product(Real alpha, const Real* a, const Real* b, Real beta, Real* c)
   }
 }
 
-template <class Real>
-void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, Real* c) const {
+template <class Element, class Real>
+void Gemm::multiply_at(int64_t outer, Real alpha, const Element* a, const Element* b, Real* c) const {
   const GemmOffsets start = loops_.outer.at(outer);
   for (int64_t step = 0; step < loops_.summing.steps(); ++step) {
     const GemmOffsets inner = loops_.summing.at(step);
@@ -261,8 +299,8 @@ void Gemm::multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, 
   }
 }
 
-template <class Real>
-void Gemm::multiply(Real alpha, const Real* a, const Real* b, Real* c) const {
+template <class Element, class Real>
+void Gemm::multiply(Real alpha, const Element* a, const Element* b, Real* c) const {
   a += a_first_;
   b += b_first_;
   if (swapped_) std::swap(a, b);
@@ -289,9 +327,10 @@ void Gemm::copy(const void* from, void* to) const {
     std::memcpy(target + at, source + at, static_cast<size_t>(std::min(kCopiedAtOnce, bytes - at)));
 }
 
-void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added) const {
+void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added,
+               const void* bias) const {
   const OpenMpSettings settings;
-  if (onednn_) return onednn_->run(static_cast<float>(alpha), a, b, c, scratch, added);
+  if (onednn_) return onednn_->run(static_cast<float>(alpha), a, b, c, scratch, added, bias);
   if (adds_ && !is_half(type_)) copy(added, c);
   if (type_ == StoredType::f64) {
     multiply(alpha, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
@@ -302,21 +341,31 @@ void Gemm::run(double alpha, const void* a, const void* b, void* c, void* scratc
     multiply(narrow_alpha, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
     return;
   }
-  auto* wide_a = static_cast<float*>(scratch);
-  float* wide_b = wide_a + aligned(a_elements_);
-  float* wide_c = wide_b + aligned(b_elements_);
-  widen(type_, a, wide_a, a_elements_, threads_);
-  widen(type_, b, wide_b, b_elements_, threads_);
+  multiply_halves(narrow_alpha, a, b, c, static_cast<float*>(scratch), added);
+}
+
+void Gemm::multiply_halves(float alpha, const void* a, const void* b, void* c, float* scratch,
+                           const void* added) const {
+  const bool directly = half_gemm(library_, type_) != nullptr;
+  float* const wide_a = scratch;
+  float* const wide_b = wide_a + aligned(a_elements_);
+  float* const wide_c = directly ? scratch : wide_b + aligned(b_elements_);
   if (adds_) widen(type_, added, wide_c, c_elements_, threads_);
-  multiply<float>(narrow_alpha, wide_a, wide_b, wide_c);
+  if (directly) {
+    multiply(alpha, static_cast<const uint16_t*>(a), static_cast<const uint16_t*>(b), wide_c);
+  } else {
+    widen(type_, a, wide_a, a_elements_, threads_);
+    widen(type_, b, wide_b, b_elements_, threads_);
+    multiply<float>(alpha, wide_a, wide_b, wide_c);
+  }
   narrow(type_, wide_c, c, c_elements_, threads_);
 }
 
 Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch,
-                      const void* added) {
+                      const void* added, const void* bias) {
   auto gemm = Gemm::prepare(call);
   if (!gemm) return gemm.error();
-  gemm->run(alpha, a, b, c, scratch, added);
+  gemm->run(alpha, a, b, c, scratch, added, bias);
   return Done{};
 }
 

@@ -1,6 +1,7 @@
-// Matrix products by the libraries: C = alpha · A·B, optionally plus D, with loops around the product for batches
-// and for contracted indices that one product cannot cover. OpenBLAS and BLIS multiply float16 and bfloat16 as
-// float32, rounded once; oneDNN has instructions for them on some processors. Test: tests/device/blas_test.cpp
+// Matrix products by the libraries: C = alpha · A·B, optionally plus D or with an epilogue of oneDNN, with loops around
+// the product for batches and for contracted indices that one product cannot cover. OpenBLAS and BLIS multiply float16
+// and bfloat16 as float32, rounded once; oneDNN and MKL have instructions for them on some processors. Test:
+// tests/device/blas_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace millrace {
 // Why the library cannot compute it; empty if it can.
 std::string why_not(const GemmCall& call);
 
-// Bytes that a call needs beside its tensors: float32 copies of them for the half-sized types, or what oneDNN asks for.
-// Only for calls that why_not accepts.
+// Bytes that a call needs besides its tensors: float32 copies of them for the half-sized types, or what oneDNN asks
+// for. Only for calls that why_not accepts.
 int64_t scratch_bytes(const GemmCall& call);
 
 // Which types a library multiplies on this machine, as text.
@@ -33,8 +34,10 @@ class Gemm {
   static Result<Gemm> prepare(const GemmCall& call);
 
   // Overwrites the part of C that the call covers, without reading it. `scratch` has scratch_bytes and malloc's
-  // alignment, or is null if that is 0. `added`: D, if the call adds. No two of A, B or D, C and scratch overlap.
-  void run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added = nullptr) const;
+  // alignment, or is null if that is 0. `added`: D, if the call adds; `bias`: V, if it has one. No two of A, B or D, V,
+  // C and scratch overlap.
+  void run(double alpha, const void* a, const void* b, void* c, void* scratch, const void* added = nullptr,
+           const void* bias = nullptr) const;
 
  private:
   struct Placed {  // a matrix in memory
@@ -45,13 +48,17 @@ class Gemm {
   };
 
   explicit Gemm(const GemmCall& call);
-  template <class Real>
-  void multiply(Real alpha, const Real* a, const Real* b, Real* c) const;
-  template <class Real>
-  void multiply_at(int64_t outer, Real alpha, const Real* a, const Real* b, Real* c) const;
-  template <class Real>
-  void product(Real alpha, const Real* a, const Real* b, Real beta, Real* c) const;
+  // Element: Real, or the bits of a half.
+  template <class Element, class Real>
+  void multiply(Real alpha, const Element* a, const Element* b, Real* c) const;
+  template <class Element, class Real>
+  void multiply_at(int64_t outer, Real alpha, const Element* a, const Element* b, Real* c) const;
+  template <class Element, class Real>
+  void product(Real alpha, const Element* a, const Element* b, Real beta, Real* c) const;
   void set_threads(int threads) const;
+  template <class Function, class Element, class Real>
+  void product_by_cblas(Function gemm, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const;
+  void multiply_halves(float alpha, const void* a, const void* b, void* c, float* scratch, const void* added) const;
   void copy(const void* from, void* to) const;
 
   GemmLibrary library_;
@@ -59,7 +66,7 @@ class Gemm {
   int threads_;
   bool threads_over_loops_;
   bool adds_;
-  // Of the product as the library receives it: with a column-major C, OpenBLAS computes Cᵀ = Bᵀ·Aᵀ.
+  // Of the product as the library receives it: with a column-major C, OpenBLAS and MKL compute Cᵀ = Bᵀ·Aᵀ.
   bool swapped_ = false;
   int64_t m_;
   int64_t n_;
@@ -67,7 +74,7 @@ class Gemm {
   Placed a_;
   Placed b_;
   Placed c_;
-  OpenBlas openblas_;
+  Cblas cblas_;  // OpenBLAS's or MKL's
   Blis blis_;
   std::optional<OneDnnGemm> onednn_;  // computes everything, if the library is oneDNN
   SplitLoops loops_;
@@ -80,6 +87,6 @@ class Gemm {
 
 // Prepares and runs, for callers that do it once.
 Result<Done> run_gemm(const GemmCall& call, double alpha, const void* a, const void* b, void* c, void* scratch,
-                      const void* added = nullptr);
+                      const void* added = nullptr, const void* bias = nullptr);
 
 }  // namespace millrace

@@ -21,16 +21,29 @@ struct BlasInfo {
 
 const BlasInfo& blas_info(GemmLibrary library);
 
+// An environment variable with the file of MKL to load, instead of the one that the linker finds.
+inline constexpr const char* kMklVariable = "MILLRACE_MKL";
+
+// C's interface to BLAS, which OpenBLAS and MKL have.
 template <class Real>
-using OpenBlasGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, Real alpha,
-                              const Real* a, int lda, const Real* b, int ldb, Real beta, Real* c, int ldc);
+using CblasGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, Real alpha, const Real* a,
+                           int lda, const Real* b, int ldb, Real beta, Real* c, int ldc);
 inline constexpr int kCblasRowMajor = 101;
 inline constexpr int kCblasNoTranspose = 111;
 inline constexpr int kCblasTranspose = 112;
 
-struct OpenBlas {
-  OpenBlasGemm<float> sgemm = nullptr;
-  OpenBlasGemm<double> dgemm = nullptr;
+// Halves as their bits, multiplied exactly and summed in float32. Only MKL has it.
+using CblasHalfGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                               const uint16_t* a, int lda, const uint16_t* b, int ldb, float beta, float* c, int ldc);
+
+struct Cblas {
+  CblasGemm<float> sgemm = nullptr;
+  CblasGemm<double> dgemm = nullptr;
+  // Null in versions without them.
+  CblasHalfGemm bf16_gemm = nullptr;
+  CblasHalfGemm f16_gemm = nullptr;
+  // For the calling thread, returns the number before; 0: as many as OpenMP would use. Only MKL has it.
+  int (*set_num_threads_local)(int threads) = nullptr;
 };
 
 // BLIS declares parameters that it only reads without const, hence the pointers to non-const values.
@@ -48,7 +61,8 @@ struct Blis {
 };
 
 // Contains null pointers unless blas_info reports the library as present.
-const OpenBlas& openblas();
+const Cblas& openblas();
+const Cblas& mkl();
 const Blis& blis();
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/guard.h"
 #include "base/process.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -79,7 +80,7 @@ std::optional<CompileOutcome> run_compiler(const Compiler& compiler, const std::
   options.timeout_seconds = seconds;
   options.output_limit = size_t{64} << 10;
   options.environment = {{"TMPDIR", folder}, {"LC_ALL", "C"}};
-  const Result<Finished> finished = run_process(arguments, options);
+  const Result<Finished> finished = run_process(guarded(std::move(arguments)), options);
   if (!finished) return failed(false, finished.error());
   if (finished->exit_code != 0 || finished->timed_out) return failed_to_compile(*finished, directory, seconds);
   return std::nullopt;
@@ -100,34 +101,31 @@ CompileOutcome taken(TemporaryDirectory folder, const std::string& path) {
 
 }  // namespace
 
-CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory,
-                       double seconds) {
-  return compile(compiler, std::vector<std::string>{text}, directory, seconds);
-}
-
-CompileOutcome compile(const Compiler& compiler, const std::vector<std::string>& texts, const std::string& directory,
-                       double seconds) {
+CompileOutcome compile(const Compiler& compiler, const std::vector<TranslationUnit>& units,
+                       const std::string& directory, double seconds) {
   Result<TemporaryDirectory> made = TemporaryDirectory::make(directory);
   if (!made) return failed(false, with_room_as_remedy(made.error(), directory));
   const std::string& folder = made->path();
   const std::string path = folder + "/kernels.so";
-  std::vector<std::string> sources;
-  for (const std::string& text : texts) {
-    sources.push_back(concat(folder, "/kernels", sources.size(), ".cpp"));
-    if (const Result<Done> written = write_file(sources.back(), text); !written)
+  std::vector<std::vector<std::string>> arguments;
+  for (const TranslationUnit& unit : units) {
+    arguments.push_back(unit.flags);
+    arguments.back().push_back(concat(folder, "/kernels", arguments.size() - 1, ".cpp"));
+    if (const Result<Done> written = write_file(arguments.back().back(), unit.text); !written)
       return failed(false, with_room_as_remedy(written.error(), directory));
   }
-  if (sources.size() == 1) {
-    auto failure = run_compiler(compiler, {sources.front(), "-o", path}, folder, directory, seconds);
+  if (units.size() == 1) {
+    arguments.front().insert(arguments.front().end(), {"-o", path});
+    auto failure = run_compiler(compiler, arguments.front(), folder, directory, seconds);
     return failure ? std::move(*failure) : taken(std::move(*made), path);
   }
   std::vector<std::future<std::optional<CompileOutcome>>> running;
   std::vector<std::string> linked;
-  for (const std::string& source : sources) {
-    linked.push_back(source + ".o");
-    running.push_back(std::async(std::launch::async, [&, object = linked.back()] {
-      return run_compiler(compiler, {"-c", source, "-o", object}, folder, directory, seconds);
-    }));
+  for (std::vector<std::string>& unit : arguments) {
+    linked.push_back(unit.back() + ".o");
+    unit.insert(unit.end(), {"-c", "-o", linked.back()});
+    running.push_back(
+        std::async(std::launch::async, [&] { return run_compiler(compiler, unit, folder, directory, seconds); }));
   }
   std::optional<CompileOutcome> failure;
   for (auto& one : running) {

@@ -23,6 +23,12 @@ struct NamedKernel {
 // The .cpp file of these kernels: the prelude, then each kernel in its own namespace.
 std::string translation_unit(const std::string& prelude, const std::vector<NamedKernel>& kernels);
 
+// A text that one process compiles.
+struct TranslationUnit {
+  std::string text;
+  std::vector<std::string> flags;  // after the compiler's own
+};
+
 // An object that the compiler made, in a folder that this owns.
 struct FreshObject {
   TemporaryDirectory folder;
@@ -41,10 +47,8 @@ struct CompileOutcome {
   CompileFailure failure;  // if there is no object
 };
 
-// Works in a new folder in `directory`.
-CompileOutcome compile(const Compiler& compiler, const std::string& text, const std::string& directory, double seconds);
-// One object of several texts, which are compiled at the same time.
-CompileOutcome compile(const Compiler& compiler, const std::vector<std::string>& texts, const std::string& directory,
-                       double seconds);
+// One object of all units, which are compiled at the same time. Works in a new folder in `directory`.
+CompileOutcome compile(const Compiler& compiler, const std::vector<TranslationUnit>& units,
+                       const std::string& directory, double seconds);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/directories.h"
+#include "base/guard.h"
 #include "base/process.h"
 #include "base/temporary_directory.h"
 #include "base/text.h"
@@ -93,7 +94,7 @@ Result<std::optional<std::string>> complaint_about(const std::vector<std::string
   ProcessOptions options = patiently();
   options.input = kProbe;
   options.environment["TMPDIR"] = scratch->path();
-  const Result<Finished> finished = run_process(arguments, options);
+  const Result<Finished> finished = run_process(guarded(std::move(arguments)), options);
   if (!finished) return finished.error();
   if (finished->timed_out) return std::optional(concat("it did not finish within ", kPatience, " s"));
   if (finished->exit_code == 0) return std::optional<std::string>();

@@ -4,13 +4,14 @@
 #include <array>
 #include <cstring>
 
+#include "device/cpu/copy_strided.h"
 #include "device/cpu/kernel_arguments.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr size_t kMostNumbers = 64;
+constexpr size_t kMostNumbers = 256;
 
 int64_t aligned_bytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -18,22 +19,30 @@ double value_of(const LaunchNumber& number, const LaunchState& state) {
   return number.argument < 0 ? number.value : state.arguments[number.argument];
 }
 
-// Offsets in scratch: each operand that is copied together, then what the product itself needs.
-std::array<int64_t, 4> places_in_scratch(const Launch& launch) {
-  std::array<int64_t, 4> places{};
-  for (size_t operand = 0; operand < 3; ++operand) {
-    const auto count = static_cast<int64_t>(launch.operands[operand].size());
-    places[operand + 1] =
-        places[operand] + (launch.packed[operand] ? aligned_bytes(launch.operand_bytes[operand] * count) : 0);
-  }
+// Offsets in scratch: each operand that is copied, the biases, then what the product itself needs.
+constexpr size_t kBiases = 3;
+constexpr size_t kProduct = 4;
+
+std::array<int64_t, 5> places_in_scratch(const Launch& launch) {
+  std::array<int64_t, 5> places{};
+  for (size_t operand = 0; operand < 3; ++operand)
+    places[operand + 1] = places[operand] + aligned_bytes(launch.copied_bytes(operand));
+  const auto biases = static_cast<int64_t>(launch.vectors.size());
+  places[kProduct] = places[kBiases] + (launch.packed_vectors ? aligned_bytes(launch.vector_bytes * biases) : 0);
   return places;
+}
+
+// Copies tensors together.
+void pack(const std::vector<int>& stack, int64_t bytes_of_each, void* const* tensors, char* to) {
+  const auto bytes = static_cast<size_t>(bytes_of_each);
+  for (size_t k = 0; k < stack.size(); ++k) std::memcpy(to + k * bytes, tensors[stack[k]], bytes);
 }
 
 }  // namespace
 
 int64_t scratch_bytes(const Launch& launch) {
   if (!launch.kernel.empty()) return launch.scratch_bytes;
-  return places_in_scratch(launch)[3] + scratch_bytes(launch.gemm);
+  return places_in_scratch(launch)[kProduct] + scratch_bytes(launch.gemm);
 }
 
 Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
@@ -42,17 +51,28 @@ Result<CpuLaunch> CpuLaunch::prepare(const Launch& launch, void* function) {
   prepared.function_ = function;
   prepared.scratch_bytes_ = ::millrace::scratch_bytes(launch);
   if (launch.numbers.size() > kMostNumbers)
-    return Error::make(ErrorKind::failed, "a kernel takes more than 64 numbers", "split the expression");
+    return Error::make(ErrorKind::failed, "a kernel takes more than 256 numbers", "split the expression");
   if (!launch.kernel.empty()) return prepared;
   if (launch.gemm.adds != (launch.added >= 0))
     return Error::make(ErrorKind::failed, "a product lacks the tensor that it adds, or has one that it does not add");
+  if (launch.vectors.empty() != (launch.gemm.vector == GemmVector::none))
+    return Error::make(ErrorKind::failed, "a product lacks its bias, or has one that it does not add");
   Result<Gemm> gemm = Gemm::prepare(launch.gemm);
   if (!gemm) return gemm.error();
   prepared.gemm_ = std::move(*gemm);
-  const std::array<int64_t, 4> places = places_in_scratch(launch);
-  std::copy_n(places.begin(), 3, prepared.packed_at_.begin());
-  prepared.gemm_scratch_at_ = places[3];
+  const std::array<int64_t, 5> places = places_in_scratch(launch);
+  std::copy_n(places.begin(), prepared.copied_at_.size(), prepared.copied_at_.begin());
+  prepared.gemm_scratch_at_ = places[kProduct];
   return prepared;
+}
+
+// Null if the product adds none.
+const void* CpuLaunch::bias_at(void* const* tensors, char* scratch) const {
+  if (launch_.vectors.empty()) return nullptr;
+  if (!launch_.packed_vectors) return tensors[launch_.vectors.front()];
+  char* const together = scratch + copied_at_[kBiases];
+  pack(launch_.vectors, launch_.vector_bytes, tensors, together);
+  return together;
 }
 
 void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratch) const {
@@ -68,16 +88,19 @@ void CpuLaunch::run(void* const* tensors, const LaunchState& state, char* scratc
   for (size_t operand = 0; operand < 3; ++operand) {
     const std::vector<int>& stack = launch_.operands[operand];
     at[operand] = static_cast<char*>(tensors[stack.front()]);
+    if (operand < 2 && !launch_.unfolded[operand].empty()) {
+      at[operand] = scratch + copied_at_[operand];
+      copy_strided(launch_.unfolded[operand], bytes_of(launch_.gemm.type), tensors[stack.front()], at[operand],
+                   launch_.gemm.threads);
+    }
     if (!launch_.packed[operand]) continue;
-    at[operand] = scratch + packed_at_[operand];
-    const auto bytes = static_cast<size_t>(launch_.operand_bytes[operand]);
-    for (size_t k = 0; operand != 2 && k < stack.size(); ++k)
-      std::memcpy(at[operand] + k * bytes, tensors[stack[k]], bytes);
+    at[operand] = scratch + copied_at_[operand];
+    if (operand != 2) pack(stack, launch_.operand_bytes[operand], tensors, at[operand]);
   }
   double alpha = 1;
   for (const LaunchNumber& number : launch_.numbers) alpha *= value_of(number, state);
   const void* const added = launch_.added < 0 ? nullptr : tensors[launch_.added];
-  gemm_->run(alpha, at[0], at[1], at[2], scratch + gemm_scratch_at_, added);
+  gemm_->run(alpha, at[0], at[1], at[2], scratch + gemm_scratch_at_, added, bias_at(tensors, scratch));
   if (!launch_.packed[2]) return;
   const auto bytes = static_cast<size_t>(launch_.operand_bytes[2]);
   const std::vector<int>& stack = launch_.operands[2];

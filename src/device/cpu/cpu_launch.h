@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// What a launch needs beside its tensors, aligned to 64: its own scratch, and space for operands that it copies
-// together.
+// Memory that a launch needs besides its tensors, aligned to 64: its own scratch, and space for operands that it
+// copies.
 int64_t scratch_bytes(const Launch& launch);
 
 class CpuLaunch {
@@ -28,11 +28,12 @@ class CpuLaunch {
 
  private:
   CpuLaunch() = default;
+  const void* bias_at(void* const* tensors, char* scratch) const;
 
   Launch launch_;
   void* function_ = nullptr;
   std::optional<Gemm> gemm_;
-  std::array<int64_t, 3> packed_at_{};  // in scratch
+  std::array<int64_t, 4> copied_at_{};  // in scratch: operands and biases
   int64_t gemm_scratch_at_ = 0;
   int64_t scratch_bytes_ = 0;
 };

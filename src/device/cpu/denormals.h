@@ -27,7 +27,7 @@ class DenormalScope {
 
  private:
   Denormals wanted_;
-  int threads_;
+  [[maybe_unused]] int threads_;  // compilers without OpenMP do not use it
 };
 
 }  // namespace millrace

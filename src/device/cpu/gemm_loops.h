@@ -17,6 +17,7 @@ struct GemmOffsets {
   int64_t a = 0;
   int64_t b = 0;
   int64_t c = 0;
+  int64_t v = 0;
 };
 
 // Loops of one kind, innermost first.
@@ -37,6 +38,7 @@ class GemmLoops {
       offsets.a += index * loop.a;
       offsets.b += index * loop.b;
       offsets.c += index * loop.c;
+      offsets.v += index * loop.v;
     }
     return offsets;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -140,9 +141,61 @@ constexpr int64_t kLanes = 8;
 
 constexpr Conversions kAvx2 = {widen_bf16_avx2, widen_f16_avx2, narrow_bf16_avx2, narrow_f16_avx2};
 
-const Conversions& conversions() {
+constexpr int64_t kWideLanes = 16;
+
+[[gnu::target("avx512f")]] void widen_bf16_avx512(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kWideLanes <= count; i += kWideLanes) {
+    const __m512i halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+    _mm512_storeu_ps(to + i, _mm512_castsi512_ps(_mm512_slli_epi32(halves, kBf16Dropped)));
+  }
+  for (; i < count; ++i) to[i] = from_bf16(from[i]);
+}
+
+[[gnu::target("avx512f")]] void widen_f16_avx512(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kWideLanes <= count; i += kWideLanes)
+    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
+  for (; i < count; ++i) to[i] = from_f16(from[i]);
+}
+
+[[gnu::target("avx512f")]] void narrow_f16_avx512(const float* from, uint16_t* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kWideLanes <= count; i += kWideLanes)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  for (; i < count; ++i) to[i] = to_f16(from[i]);
+}
+
+// The instruction flushes denormal numbers, so the few vectors that have some are rounded one by one. They are found as
+// integers, because comparisons of floats may flush them too.
+[[gnu::target("avx512f,avx512bf16")]] void narrow_bf16_avx512(const float* from, uint16_t* to, int64_t count) {
+  const __m512i one = _mm512_set1_epi32(1);
+  const __m512i limit = _mm512_set1_epi32(0xFFFFFF);  // twice a denormal number's bits, less one, are below it
+  int64_t i = 0;
+  for (; i + kWideLanes <= count; i += kWideLanes) {
+    const __m512 values = _mm512_loadu_ps(from + i);
+    const __m512i bits = _mm512_castps_si512(values);
+    if (_mm512_cmplt_epu32_mask(_mm512_sub_epi32(_mm512_add_epi32(bits, bits), one), limit) == 0) {
+      const auto halves = _mm512_cvtneps_pbh(values);
+      std::memcpy(to + i, &halves, sizeof(halves));
+    } else {
+      for (int64_t lane = i; lane < i + kWideLanes; ++lane) to[lane] = to_bf16(from[lane]);
+    }
+  }
+  for (; i < count; ++i) to[i] = to_bf16(from[i]);
+}
+
+constexpr Conversions kAvx512 = {widen_bf16_avx512, widen_f16_avx512, narrow_bf16_avx512, narrow_f16_avx512};
+
+const Conversions& fastest_conversions() {
   // A processor that has AVX2 has F16C too.
-  static const Conversions& fastest = __builtin_cpu_supports("avx2") ? kAvx2 : kPlain;
+  if (__builtin_cpu_supports("avx512bf16")) return kAvx512;
+  return __builtin_cpu_supports("avx2") ? kAvx2 : kPlain;
+}
+
+const Conversions& conversions() {
+  static const Conversions& fastest = fastest_conversions();
   return fastest;
 }
 

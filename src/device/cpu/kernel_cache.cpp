@@ -22,6 +22,21 @@ namespace {
 
 constexpr double kLongestTogetherSeconds = 1800;  // half of what makes a temporary directory stale
 
+// Compilers take more than proportional time for long functions. At -O2 they take a third of it, and kernels of 240
+// operators were as fast.
+constexpr size_t kLongKernel = size_t{16} << 10;  // characters
+
+bool is_long(const NamedKernel& kernel) { return kernel.text.size() >= kLongKernel; }
+
+std::vector<std::string> flags_of(const std::string& kernel) {
+  return kernel.size() >= kLongKernel ? std::vector<std::string>{"-O2"} : std::vector<std::string>();
+}
+
+// All of its kernels are long, or none.
+TranslationUnit unit_of(const std::string& prelude, const std::vector<NamedKernel>& kernels) {
+  return {translation_unit(prelude, kernels), flags_of(kernels.front().text)};
+}
+
 // The objects in the directory, each hashed once.
 class Found {
  public:
@@ -57,11 +72,7 @@ class Compilation {
 
   Results run(const std::vector<NamedKernel>& kernels, size_t jobs) {
     total_ = kernels.size();
-    const size_t even = (kernels.size() + jobs - 1) / jobs;
-    const size_t batch = std::clamp<size_t>(even, 1, std::max<size_t>(limits_.batch, 1));
-    for (size_t at = 0; at < kernels.size(); at += batch)
-      batches_.emplace_back(kernels.begin() + static_cast<ptrdiff_t>(at),
-                            kernels.begin() + static_cast<ptrdiff_t>(std::min(at + batch, kernels.size())));
+    make_batches(kernels, jobs);
     std::vector<std::thread> helpers;
     try {
       while (helpers.size() + 1 < std::min(jobs, total_)) helpers.emplace_back([this] { work(); });
@@ -75,6 +86,22 @@ class Compilation {
 
  private:
   using Batch = std::vector<NamedKernel>;
+
+  // Long kernels first, each by itself.
+  void make_batches(const std::vector<NamedKernel>& kernels, size_t jobs) {
+    std::vector<NamedKernel> ordinary;
+    for (const NamedKernel& kernel : kernels) {
+      if (is_long(kernel))
+        batches_.push_back({kernel});
+      else
+        ordinary.push_back(kernel);
+    }
+    const size_t even = (ordinary.size() + jobs - 1) / jobs;
+    const size_t batch = std::clamp<size_t>(even, 1, std::max<size_t>(limits_.batch, 1));
+    for (size_t at = 0; at < ordinary.size(); at += batch)
+      batches_.emplace_back(ordinary.begin() + static_cast<ptrdiff_t>(at),
+                            ordinary.begin() + static_cast<ptrdiff_t>(std::min(at + batch, ordinary.size())));
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
@@ -95,8 +122,8 @@ class Compilation {
 
   // The hash of the object that is now in place; an error without diagnostics if the batch must be halved.
   Result<std::string> compile_batch(const Batch& batch) const {
-    const std::string text = translation_unit(prelude_, batch);
-    const CompileOutcome outcome = compile(compiler_, text, store_.directory(), limits_.seconds);
+    const TranslationUnit unit = unit_of(prelude_, batch);
+    const CompileOutcome outcome = compile(compiler_, {unit}, store_.directory(), limits_.seconds);
     if (outcome.object) {
       std::vector<std::string> names;
       for (const NamedKernel& kernel : batch) names.push_back(kernel.name);
@@ -107,7 +134,7 @@ class Compilation {
     }
     if (!outcome.failure.by_text) return outcome.failure.error;
     if (batch.size() > 1) return Error{};
-    return store_.blame(batch.front().name, outcome.failure.error, text, ".cpp");
+    return store_.blame(batch.front().name, outcome.failure.error, unit.text, ".cpp");
   }
 
   // Needs the lock.
@@ -153,6 +180,8 @@ KernelCache::KernelCache(std::string directory, Compiler compiler, std::string p
 std::string KernelCache::name_of(const KernelSource& source) const {
   std::vector<std::string> parts = {prelude_, source.text, compiler_.version, cpu_model_};
   parts.insert(parts.end(), compiler_.flags.begin(), compiler_.flags.end());
+  const std::vector<std::string> further = flags_of(source.text);
+  parts.insert(parts.end(), further.begin(), further.end());
   return kernel_name(parts);
 }
 
@@ -186,18 +215,32 @@ std::vector<Result<CompiledKernel>> KernelCache::get(const std::vector<KernelSou
   return results;
 }
 
-// The kernels in so many texts of about equal length, longest kernels first.
-std::vector<std::string> KernelCache::shared_out(const std::map<std::string, std::string>& kernels, size_t jobs) const {
+namespace {
+
+// Divides kernels into units of about equal length, longest kernels first.
+void share_out(const std::vector<NamedKernel>& sorted, size_t count, const std::string& prelude,
+               std::vector<TranslationUnit>& units) {
+  std::vector<std::vector<NamedKernel>> shares(std::min(count, sorted.size()));
+  for (size_t k = 0; k < sorted.size(); ++k) shares[k % shares.size()].push_back(sorted[k]);
+  for (const std::vector<NamedKernel>& share : shares) units.push_back(unit_of(prelude, share));
+}
+
+}  // namespace
+
+// At most `jobs` units of long kernels and as many of others.
+std::vector<TranslationUnit> KernelCache::shared_out(const std::map<std::string, std::string>& kernels,
+                                                     size_t jobs) const {
   constexpr size_t kFewest = 4;  // a compiler takes as long to start
   std::vector<NamedKernel> sorted;
   for (const auto& [name, text] : kernels) sorted.push_back({name, text});
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const NamedKernel& l, const NamedKernel& r) { return l.text.size() > r.text.size(); });
-  std::vector<std::vector<NamedKernel>> parts(std::clamp<size_t>(sorted.size() / kFewest, 1, jobs));
-  for (size_t k = 0; k < sorted.size(); ++k) parts[k % parts.size()].push_back(std::move(sorted[k]));
-  std::vector<std::string> texts;
-  for (const std::vector<NamedKernel>& part : parts) texts.push_back(translation_unit(prelude_, part));
-  return texts;
+  const auto ordinary = std::find_if_not(sorted.begin(), sorted.end(), is_long);
+  std::vector<TranslationUnit> units;
+  share_out({sorted.begin(), ordinary}, jobs, prelude_, units);
+  const auto count = static_cast<size_t>(sorted.end() - ordinary);
+  share_out({ordinary, sorted.end()}, std::clamp<size_t>(count / kFewest, 1, jobs), prelude_, units);
+  return units;
 }
 
 Result<std::string> KernelCache::compile_together(const std::vector<KernelSource>& sources,
@@ -205,10 +248,10 @@ Result<std::string> KernelCache::compile_together(const std::vector<KernelSource
   if (const Result<Done> usable = make_private_directory(directory_); !usable) return usable.error();
   std::map<std::string, std::string> kernels;
   for (const KernelSource& source : sources) kernels.emplace(name_of(source), source.text);
-  const std::vector<std::string> texts = shared_out(kernels, static_cast<size_t>(std::max(jobs, 1)));
+  const std::vector<TranslationUnit> units = shared_out(kernels, static_cast<size_t>(std::max(jobs, 1)));
   const size_t batches = kernels.size() / std::max<size_t>(limits_.batch, 1) + 1;
   const double seconds = std::min(limits_.seconds * static_cast<double>(batches), kLongestTogetherSeconds);
-  const CompileOutcome outcome = compile(compiler_, texts, directory_, seconds);
+  const CompileOutcome outcome = compile(compiler_, units, directory_, seconds);
   if (!outcome.object) {
     Error error = outcome.failure.error;
     if (outcome.failure.by_text)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cpu/compile.h"
 #include "device/cpu/compiler.h"
 #include "device/kernel_store.h"
 #include "millrace/result.h"
@@ -55,7 +56,7 @@ class KernelCache {
                                        int jobs = 1) const;
 
  private:
-  std::vector<std::string> shared_out(const std::map<std::string, std::string>& kernels, size_t jobs) const;
+  std::vector<TranslationUnit> shared_out(const std::map<std::string, std::string>& kernels, size_t jobs) const;
 
   std::string directory_;
   Compiler compiler_;

@@ -10,6 +10,7 @@
 
 #include "base/dynamic_function.h"
 #include "base/text.h"
+#include "device/cpu/address_space.h"
 
 namespace millrace {
 
@@ -24,6 +25,10 @@ inline std::string file_of(void* function, const std::string& otherwise) {
 template <class Loaded, class Take>
 Loaded load_first(const std::vector<std::string>& paths, Take take, std::string_view name, std::string_view install) {
   Loaded loaded;
+  if (const std::string reason = lack_of_address_space(); !reason.empty()) {
+    loaded.info.missing = concat(name, " is not loaded: ", reason);
+    return loaded;
+  }
   std::vector<std::string> reasons;
   for (const std::string& path : paths) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

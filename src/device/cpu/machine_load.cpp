@@ -67,8 +67,8 @@ std::string disturbance(std::optional<double> others_cores, int threads) {
   const int cores = cores_in(system_text("/proc/stat"));
   if (!others_cores || *others_cores < kNoticeable || *others_cores + threads <= cores) return "";
   return concat("other processes use ", fixed(*others_cores, 1), " of the ", cores, " cores (load average ",
-                load_average(), "), and ", threads, threads == 1 ? " thread is" : " threads are",
-                " measured: times are too long and vary");
+                load_average(), "), so times of ", threads, threads == 1 ? " thread" : " threads",
+                " are too long and vary");
 }
 
 double busy_seconds(std::string_view stat, double ticks_per_second) {

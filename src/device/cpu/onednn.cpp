@@ -22,6 +22,18 @@ int onednn_type(StoredType type) {
   }
 }
 
+OneDnnFunction function_of(Activation activation) {
+  if (activation == Activation::relu) return kOneDnnRelu;
+  return activation == Activation::exact_gelu ? kOneDnnGeluByErf : kOneDnnGeluByTanh;
+}
+
+// Whether it succeeds.
+bool append_function(void* post_ops, Activation activation) {
+  const OneDnnFunction function = function_of(activation);
+  return (onednn().major == 2 ? onednn().post_ops_append_scaled_eltwise(post_ops, 1, function.in_version_2, 0, 0)
+                              : onednn().post_ops_append_eltwise(post_ops, function.in_version_3, 0, 0)) == 0;
+}
+
 OneDnnObject no_object() { return {nullptr, nullptr}; }
 
 // The object that make(&object) makes; none if it fails.
@@ -62,6 +74,7 @@ OneDnnMatmul::OneDnnMatmul(const OneDnnProduct& product)
       b_(onednn_type(product.type), product.b),
       c_(onednn_type(product.type), product.c),
       factor_(kOneDnnFloat32, {}),
+      bias_(onednn_type(product.type), {1, product.c.columns, product.c.columns, 1}),
       descriptor_(no_object()),
       primitive_(no_object()) {}
 
@@ -77,7 +90,8 @@ OrRejected<std::shared_ptr<const OneDnnMatmul>> OneDnnMatmul::make(const OneDnnP
 
 // Why not; empty if it is complete.
 std::string OneDnnMatmul::complete() {
-  if (!a_.is_valid() || !b_.is_valid() || !c_.is_valid() || !factor_.is_valid()) return "it rejects the strides";
+  if (!a_.is_valid() || !b_.is_valid() || !c_.is_valid() || !factor_.is_valid() || !bias_.is_valid())
+    return "it rejects the strides";
   const OneDnnObject how = attributes();
   if (!how) return "it rejects what follows the product";
   descriptor_ = primitive_descriptor(how.get());
@@ -105,6 +119,9 @@ OneDnnObject OneDnnMatmul::attributes() const {
     return onednn().post_ops_append_binary(post_ops.get(), algorithm, operand.get()) == 0;
   };
   if (product_.scaled && !append(kOneDnnBinaryMultiply, factor_)) return no_object();
+  if (product_.has_bias && !append(kOneDnnBinaryAdd, bias_)) return no_object();
+  if (product_.activation != Activation::none && !append_function(post_ops.get(), product_.activation))
+    return no_object();
   if (product_.adds && !append(kOneDnnBinaryAdd, c_)) return no_object();
   if (onednn().primitive_attr_set_post_ops(how.get(), post_ops.get()) != 0 ||
       onednn().primitive_attr_set_fpmath_mode(how.get(), kOneDnnStrictMath) != 0 ||
@@ -141,6 +158,8 @@ OneDnnCall::OneDnnCall(const OneDnnMatmul& matmul, float factor, char* scratch)
   c_ = add(kOneDnnC, matmul.c_.get(), nullptr);
   int post_op = 0;
   if (matmul.product_.scaled) add(onednn().post_op(post_op++), matmul.factor_.get(), &factor_);
+  if (matmul.product_.has_bias) bias_ = add(onednn().post_op(post_op++), matmul.bias_.get(), nullptr);
+  if (matmul.product_.activation != Activation::none) ++post_op;
   if (matmul.product_.adds) added_ = add(onednn().post_op(post_op), matmul.c_.get(), nullptr);
   if (matmul.scratch_bytes() > 0) {
     const void* scratchpad = onednn().primitive_desc_query_md(matmul.descriptor_.get(), kOneDnnQueryScratchpad, 0);
@@ -157,11 +176,11 @@ void* OneDnnCall::add(int number, const void* descriptor, void* data) {
   return memory_.back().get();
 }
 
-void OneDnnCall::run(const void* a, const void* b, void* c, const void* added) {
+void OneDnnCall::run(const void* a, const void* b, void* c, const void* added, const void* bias) {
   const auto place = [](void* memory, const void* data) {
     return memory == nullptr || onednn().memory_set_data_handle(memory, const_cast<void*>(data)) == 0;
   };
-  require_success(place(a_, a) && place(b_, b) && place(c_, c) && place(added_, added));
+  require_success(place(a_, a) && place(b_, b) && place(c_, c) && place(added_, added) && place(bias_, bias));
   const int count = static_cast<int>(arguments_.size());
   require_success(onednn().primitive_execute(matmul_.primitive_.get(), stream_.get(), count, arguments_.data()) == 0 &&
                   onednn().stream_wait(stream_.get()) == 0);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/activation.h"
 #include "base/or_rejected.h"
 #include "base/stored_type.h"
 #include "device/cpu/onednn_library.h"
@@ -23,7 +24,7 @@ struct OneDnnMatrix {
   int64_t column_stride = 1;
 };
 
-// C = factor · A·B + D, rounded once. D has the layout of C.
+// C = f(factor · A·B + bias) + D, rounded once. D has the layout of C.
 struct OneDnnProduct {
   StoredType type = StoredType::f32;
   OneDnnMatrix a;
@@ -31,7 +32,10 @@ struct OneDnnProduct {
   OneDnnMatrix c;
   bool scaled = false;  // false: the factor is 1
   bool adds = false;    // false: there is no D
-  int threads = 1;      // of OpenMP, whenever it runs
+  // Whether the same vector is added to each row. To each column the library adds it only by its slow reference.
+  bool has_bias = false;
+  Activation activation = Activation::none;  // f: not gelu_gradient
+  int threads = 1;                           // of OpenMP, whenever it runs
 };
 
 // An object of the library, destroyed at the end.
@@ -77,6 +81,7 @@ class OneDnnMatmul {
   OneDnnDescriptor b_;
   OneDnnDescriptor c_;
   OneDnnDescriptor factor_;
+  OneDnnDescriptor bias_;
   OneDnnObject descriptor_;  // of the primitive; it owns the scratchpad's descriptor
   OneDnnObject primitive_;
   std::string implementation_;
@@ -92,8 +97,8 @@ class OneDnnCall {
   OneDnnCall(const OneDnnCall&) = delete;
   OneDnnCall& operator=(const OneDnnCall&) = delete;
 
-  // `added`: D, if the product adds.
-  void run(const void* a, const void* b, void* c, const void* added);
+  // `added`: D, if the product adds; `bias`: if it has one.
+  void run(const void* a, const void* b, void* c, const void* added, const void* bias);
 
  private:
   void* add(int number, const void* descriptor, void* data);
@@ -107,6 +112,7 @@ class OneDnnCall {
   void* b_ = nullptr;
   void* c_ = nullptr;
   void* added_ = nullptr;
+  void* bias_ = nullptr;
 };
 
 // The implementation that multiplies large matrices of a type on this processor, as the library names it; empty if

@@ -19,11 +19,13 @@ class OneDnnGemm {
   int64_t scratch_bytes() const;
 
   // As Gemm::run.
-  void run(float factor, const void* a, const void* b, void* c, void* scratch, const void* added) const;
+  void run(float factor, const void* a, const void* b, void* c, void* scratch, const void* added,
+           const void* bias) const;
 
  private:
   OneDnnGemm(const GemmCall& call, std::shared_ptr<const OneDnnMatmul> matmul);
-  void run_at(int64_t outer, OneDnnCall& call, const char* a, const char* b, char* c, const char* added) const;
+  void run_at(int64_t outer, OneDnnCall& call, const char* a, const char* b, char* c, const char* added,
+              const char* bias) const;
 
   std::shared_ptr<const OneDnnMatmul> matmul_;
   SplitLoops loops_;

@@ -54,12 +54,14 @@ bool find_common(void* handle, OneDnn& f) {
 bool find_own(void* handle, OneDnn& f) {
   if (f.major == 2) {
     return find_function(handle, "dnnl_memory_desc_init_by_strides", f.memory_desc_init_by_strides) &&
+           find_function(handle, "dnnl_post_ops_append_eltwise", f.post_ops_append_scaled_eltwise) &&
            find_function(handle, "dnnl_matmul_desc_init", f.matmul_desc_init) &&
            find_function(handle, "dnnl_primitive_desc_create", f.primitive_desc_create);
   }
   find_function(handle, "dnnl_primitive_attr_set_deterministic", f.primitive_attr_set_deterministic);
   return find_function(handle, "dnnl_memory_desc_create_with_strides", f.memory_desc_create_with_strides) &&
          find_function(handle, "dnnl_memory_desc_destroy", f.memory_desc_destroy) &&
+         find_function(handle, "dnnl_post_ops_append_eltwise", f.post_ops_append_eltwise) &&
          find_function(handle, "dnnl_matmul_primitive_desc_create", f.matmul_primitive_desc_create);
 }
 

@@ -50,6 +50,7 @@ struct OneDnn {
   // Version 2 only: descriptors of memory and of products are structs, which the caller owns.
   int (*memory_desc_init_by_strides)(void* descriptor, int axes, const int64_t* extents, int type,
                                      const int64_t* strides) = nullptr;
+  int (*post_ops_append_scaled_eltwise)(void* post_ops, float scale, int function, float alpha, float beta) = nullptr;
   int (*matmul_desc_init)(void* product, const void* a, const void* b, const void* bias, const void* c) = nullptr;
   int (*primitive_desc_create)(void** primitive_descriptor, const void* product, const void* attributes, void* engine,
                                const void* hint) = nullptr;
@@ -58,10 +59,20 @@ struct OneDnn {
   int (*memory_desc_create_with_strides)(void** descriptor, int axes, const int64_t* extents, int type,
                                          const int64_t* strides) = nullptr;
   int (*memory_desc_destroy)(void* descriptor) = nullptr;
+  int (*post_ops_append_eltwise)(void* post_ops, int function, float alpha, float beta) = nullptr;
   int (*matmul_primitive_desc_create)(void** primitive_descriptor, void* engine, const void* a, const void* b,
                                       const void* bias, const void* c, const void* attributes) = nullptr;
   int (*primitive_attr_set_deterministic)(void* attributes, int value) = nullptr;  // null before 3.5
 };
+
+// An elementwise function's numbers in the two versions.
+struct OneDnnFunction {
+  int in_version_2 = 0;
+  int in_version_3 = 0;
+};
+inline constexpr OneDnnFunction kOneDnnRelu = {0x1f, 0x20};
+inline constexpr OneDnnFunction kOneDnnGeluByTanh = {0xcf, 0x2b};
+inline constexpr OneDnnFunction kOneDnnGeluByErf = {0x30, 0x31};
 
 // The numbers of dnnl_types.h that versions 2 and 3 share.
 inline constexpr int kOneDnnFloat16 = 1;

@@ -98,6 +98,7 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
 // A function needs what the library offers: its gradient the auxiliary matrix and no bias, a GELU either or neither.
 Result<Done> check_activation(const GemmCall& call) {
   const bool gradient = call.activation == Activation::gelu_gradient;
+  if (call.activation == Activation::exact_gelu) return refused("a GELU that is not the tanh approximation");
   if (call.adds && call.activation != Activation::none) return refused("an activation after an added matrix");
   if (gradient && call.vector != GemmVector::none) return refused("a bias together with the gradient of an activation");
   if (gradient && !call.has_auxiliary) return refused("the gradient of an activation without its auxiliary matrix");

@@ -167,6 +167,7 @@ cublasLtEpilogue_t CublasLtProduct::epilogue() const {
       if (has_auxiliary_) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case Activation::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
+    case Activation::exact_gelu: break;  // column_major refuses it
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }

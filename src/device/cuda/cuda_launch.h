@@ -17,7 +17,7 @@ namespace millrace {
 Result<std::unique_ptr<GpuLaunch>> prepare_kernels(std::shared_ptr<CudaContext> context, const Launch& launch,
                                                    const std::string& cubin);
 
-// A matrix product, with copies of operands that are not adjacent in memory.
+// A matrix product, with copies of operands that are not adjacent in memory. An unfolded operand is in scratch already.
 Result<std::unique_ptr<GpuLaunch>> prepare_product(std::shared_ptr<CudaContext> context, const CublasLt& library,
                                                    std::shared_ptr<cublasLtContext> handle, const Launch& launch);
 

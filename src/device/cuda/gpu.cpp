@@ -15,6 +15,7 @@
 #include "device/cuda/nvrtc.h"
 #include "device/cuda/shared_library.h"
 #include "device/gpu_backend.h"
+#include "device/launch_pair.h"
 
 namespace millrace {
 namespace {
@@ -143,7 +144,9 @@ class CudaGpu final : public Gpu {
   void use_stream(void* stream) override { context_->use_stream(static_cast<CUstream>(stream)); }
 
   Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) override {
-    if (!launch.kernel.empty()) return prepare_kernels(context_, launch, cubin);
+    if (!launch.kernel.empty())
+      return followed_by_product(prepare_kernels(context_, launch, cubin), launch,
+                                 [&] { return prepare_product(context_, cublaslt_, handle_, launch); });
     if (launch.is_library_attention()) {
       Result<std::shared_ptr<const CudnnAttention>> attention = cudnn_plans_.find(launch.attention);
       if (!attention) return attention.error();

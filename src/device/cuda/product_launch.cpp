@@ -52,7 +52,7 @@ Result<ChosenAlgorithm> choose(const CublasLtProduct& product, const GemmAlgorit
   return chosen;
 }
 
-// Offsets in scratch, after those of the operands that are copied together.
+// Offsets in scratch, after those of the operands that are copied.
 constexpr size_t kVector = 3;
 constexpr size_t kWorkspace = 4;
 constexpr size_t kEnd = 5;
@@ -60,11 +60,8 @@ constexpr size_t kEnd = 5;
 // A vector always has space in scratch, in case the caller's is not aligned.
 std::array<int64_t, 6> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
   std::array<int64_t, 6> places{};
-  for (size_t operand = 0; operand < 3; ++operand) {
-    const auto count = static_cast<int64_t>(launch.operands[operand].size());
-    places[operand + 1] =
-        places[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
-  }
+  for (size_t operand = 0; operand < 3; ++operand)
+    places[operand + 1] = places[operand] + aligned(launch.copied_bytes(operand));
   places[kWorkspace] = places[kVector] + aligned(launch.vector_bytes * static_cast<int64_t>(launch.vectors.size()));
   places[kEnd] = places[kWorkspace] + aligned(static_cast<int64_t>(workspace_bytes));
   return places;
@@ -86,8 +83,8 @@ class ProductLaunch final : public GpuLaunch {
     std::array<char*, 3> at{};
     std::array<char*, 3> first_at{};  // where all indices are zero
     for (size_t operand = 0; operand < 3; ++operand) {
-      at[operand] = launch_.packed[operand] ? at_in_scratch(operand)
-                                            : static_cast<char*>(tensors[launch_.operands[operand].front()]);
+      at[operand] = launch_.copied_bytes(operand) > 0 ? at_in_scratch(operand)
+                                                      : static_cast<char*>(tensors[launch_.operands[operand].front()]);
       const int64_t first = operand == 0 ? launch_.gemm.a_first : operand == 1 ? launch_.gemm.b_first : 0;
       first_at[operand] = at[operand] + first * bytes_of(launch_.gemm.type);
       if (reinterpret_cast<uintptr_t>(first_at[operand]) % chosen_.alignments[operand] != 0)

@@ -1,13 +1,11 @@
-// One class over 500 lines: the steps of one computation, which share their temporaries.
 #include "measure/gpu/gpu_attention.h"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 
 #include "measure/attention_errors.h"
-#include "measure/gpu/gpu_values.h"
+#include "measure/gpu/attention_tasks.h"
 #include "measure/score_values.h"
 
 namespace millrace {
@@ -15,35 +13,14 @@ namespace {
 
 using oracle::Task;
 
-// An operand of a task: how it is stored, and how it moves along the attention's indices.
-struct Placed {
-  OracleTensor tensor;  // owns no memory
-  Walk walk;
-};
-
-Placed one_number(double value, size_t indices) {
-  return {OracleTensor::of_number(value), {std::vector<int64_t>(indices, 0), 0}};
-}
-
-class GpuHeads {
+class GpuHeads : public AttentionTasks {
  public:
   GpuHeads(const OracleContext& context, const Graph& graph, const DrawRules& rules, const Partition& partition,
            GpuReferenceData& data)
-      : context_(context),
-        graph_(graph),
+      : AttentionTasks(context, graph, partition, data),
         rules_(rules),
-        partition_(partition),
-        attention_(partition.attention),
-        data_(data),
         scale_(factor_of(graph, attention_.scales, data.numbers)),
-        extents_(attention_.batch) {
-    query_ = extents_.size();
-    key_ = query_ + 1;
-    inner_ = query_ + 2;
-    value_ = query_ + 3;
-    extents_.insert(extents_.end(), {attention_.queries, attention_.keys, attention_.inner, attention_.values});
-    type_ = graph.tensor(attention_.tensors[Attention::q]).dtype;
-  }
+        type_(graph.tensor(attention_.tensors[Attention::q]).dtype) {}
 
   Result<Done> run() {
     if (Result<Done> done = scale_queries(); !done) return done;
@@ -65,106 +42,6 @@ class GpuHeads {
   }
 
  private:
-  static constexpr int64_t kShareOfMemory = 16;
-  static constexpr int64_t kBytesPerScore = 2 * sizeof(double) + 2 * kBytesOfNumber;
-
-  using Indices = std::vector<size_t>;
-
-  // Whether the heads along a batch index share a gradient: that of their keys, or of a term of the scores.
-  bool is_summed(size_t index) const { return attention_.is_group(index) || lacks_term(index); }
-  bool lacks_term(size_t index) const { return attention_.d_term.valid() && attention_.d_term_axes.batch[index] < 0; }
-
-  // All heads of a group together, since the gradients of their keys are one sum; and as many other trailing batch
-  // indices as fit.
-  void choose_chunk() {
-    const int64_t most = std::max<int64_t>(context_.gpu.info().memory_bytes / kShareOfMemory, 1);
-    const int64_t bytes = kBytesPerScore + std::ssize(attention_.score.nodes) * kBytesOfNumber;
-    int64_t points = attention_.queries * attention_.keys;
-    for (size_t k = 0; k < attention_.batch.size(); ++k) points *= is_summed(k) ? attention_.batch[k] : 1;
-    for (size_t k = attention_.batch.size(); k-- > 0;) {
-      const bool is_group = is_summed(k);
-      const bool fits = looped_.empty() && points * attention_.batch[k] * bytes <= most;
-      if (!is_group && fits) points *= attention_.batch[k];
-      (is_group || fits ? chunk_ : looped_).push_back(k);
-    }
-    std::sort(chunk_.begin(), chunk_.end());
-    std::sort(looped_.begin(), looped_.end());
-  }
-
-  // The chunk's batch indices and these. What runs along keys and not along queries lacks the indices of groups.
-  Indices with_batch(const Indices& indices) const {
-    const auto has = [&](size_t index) { return std::find(indices.begin(), indices.end(), index) != indices.end(); };
-    const bool of_keys = has(key_) && !has(query_);
-    Indices all;
-    for (const size_t k : chunk_) {
-      if (!of_keys || !attention_.is_group(k)) all.push_back(k);
-    }
-    all.insert(all.end(), indices.begin(), indices.end());
-    return all;
-  }
-
-  // The queries of all heads of a group.
-  Indices queries_of_group() const {
-    Indices all;
-    for (size_t k = 0; k < attention_.batch.size(); ++k) {
-      if (attention_.is_group(k)) all.push_back(k);
-    }
-    all.push_back(query_);
-    return all;
-  }
-
-  // --- Operands ---
-
-  Walk walk_of(TensorId tensor, const AttentionAxes& axes, size_t row, size_t column, int row_axis,
-               int column_axis) const {
-    const std::vector<int64_t> strides = strides_of(graph_, tensor, written_layout(graph_, tensor));
-    Walk walk{std::vector<int64_t>(extents_.size(), 0), 0};
-    const auto set = [&](size_t index, int axis) {
-      if (axis >= 0) walk.strides[index] = strides[static_cast<size_t>(axis)];
-    };
-    for (size_t k = 0; k < axes.batch.size(); ++k) set(k, axes.batch[k]);
-    set(row, row_axis);
-    set(column, column_axis);
-    return walk;
-  }
-
-  Walk walk_of(Attention::Operand operand) const {
-    const AttentionAxes& axes = attention_.axes[operand];
-    const bool inner =
-        operand == Attention::q || operand == Attention::k || operand == Attention::d_q || operand == Attention::d_k;
-    return walk_of(attention_.tensors[operand], axes, axes.query >= 0 ? query_ : key_, inner ? inner_ : value_,
-                   axes.row(), axes.column);
-  }
-
-  template <class List>
-  static size_t position_in(const List& list, TensorId tensor) {
-    return static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
-  }
-
-  static Placed placed(const GpuMemory& values, Walk walk) {
-    return {OracleTensor::of_values(static_cast<double*>(values.data())), std::move(walk)};
-  }
-  Placed input(Attention::Operand operand) const {
-    return placed(data_.inputs[position_in(partition_.reads, attention_.tensors[operand])], walk_of(operand));
-  }
-  Placed mask() const {
-    if (!attention_.mask.valid()) return one_number(1, extents_.size());
-    const AttentionAxes& axes = attention_.mask_axes;
-    return placed(*mask_, walk_of(attention_.mask, axes, query_, key_, axes.query, axes.key));
-  }
-
-  // A temporary along the chunk and these indices.
-  Result<Placed> temporary(oracle::Format format, const Indices& indices) {
-    const Indices all = with_batch(indices);
-    const int64_t bytes = format == oracle::kBounded ? kBytesOfNumber : static_cast<int64_t>(sizeof(double));
-    Result<GpuMemory> made = context_.memory(points_of(extents_, all) * bytes);
-    if (!made) return made.error();
-    temporaries_.push_back(std::move(*made));
-    Placed placed_there = placed(temporaries_.back(), row_major(extents_, all));
-    placed_there.tensor.format = format;
-    return placed_there;
-  }
-
   Result<Done> make_temporaries() {
     struct Wanted {
       Placed* to;
@@ -203,10 +80,8 @@ class GpuHeads {
       if (!made) return made.error();
       *each.to = std::move(*made);
     }
-    for (const size_t index : {query_, key_}) {
-      if (Result<Done> done = make_positions(index); attention_.has_score_expression() && !done) return done;
-    }
-    return Done{};
+    if (!attention_.has_score_expression()) return Done{};
+    return in_order({[&] { return make_positions(query_); }, [&] { return make_positions(key_); }});
   }
 
   // The positions of queries or keys, as numbers.
@@ -221,59 +96,6 @@ class GpuHeads {
     Walk walk{std::vector<int64_t>(extents_.size(), 0), 0};
     walk.strides[index] = 1;
     (index == query_ ? query_positions_ : key_positions_) = placed(temporaries_.back(), std::move(walk));
-    return Done{};
-  }
-
-  // --- Tasks ---
-
-  using Change = std::function<void(Task&)>;
-
-  Result<Done> task(StepKind kind, int formula, const Indices& outer, const Indices& inner,
-                    const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
-                    const Change& change = {}) const {
-    return task_over(kind, formula, with_batch(outer), inner, inputs, outputs, change);
-  }
-  // The same over these indices alone.
-  Result<Done> task_over(StepKind kind, int formula, const Indices& outer, const Indices& inner,
-                         const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
-                         const Change& change) const {
-    std::vector<Walk> read;
-    std::vector<Walk> written;
-    for (const Placed* each : inputs) read.push_back(each->walk);
-    for (const Placed* each : outputs) written.push_back(each->walk);
-    Task made = make_task(formula, extents_, outer, inner, read, written);
-    for (size_t k = 0; k < inputs.size(); ++k) place_tensor(inputs[k]->tensor, made.in[k]);
-    for (size_t k = 0; k < outputs.size(); ++k) place_tensor(outputs[k]->tensor, made.out[k]);
-    if (change) change(made);
-    return context_.oracle.run(kind, made, context_.memory);
-  }
-  Result<Done> map(int formula, const Indices& indices, const std::vector<const Placed*>& inputs, const Placed& output,
-                   const Change& change = {}) const {
-    return task(StepKind::map, formula, indices, {}, inputs, {&output}, change);
-  }
-  Result<Done> fold(oracle::Term term, const Indices& indices, size_t over, const std::vector<const Placed*>& inputs,
-                    const Placed& output) const {
-    return task(StepKind::fold, term, indices, {over}, inputs, {&output});
-  }
-  Result<Done> contract(const Indices& indices, const Indices& over, const Placed& a, const Placed& b,
-                        const Placed& output) const {
-    return task(StepKind::contract, oracle::kProduct, indices, over, {&a, &b}, {&output});
-  }
-  // c0 · a + c1 · |b| + c2
-  Result<Done> linear(const Indices& indices, const Placed& a, double c0, const Placed& b, double c1, double c2,
-                      const Placed& output) const {
-    return map(oracle::kLinear, indices, {&a, &b}, output, [&](Task& made) {
-      made.numbers[0] = c0;
-      made.numbers[1] = c1;
-      made.numbers[2] = c2;
-    });
-  }
-
-  // Runs all of them until one fails.
-  static Result<Done> in_order(const std::vector<std::function<Result<Done>()>>& steps) {
-    for (const auto& step : steps) {
-      if (Result<Done> done = step(); !done) return done;
-    }
     return Done{};
   }
 
@@ -311,9 +133,10 @@ class GpuHeads {
     return Done{};
   }
 
-  Placed term_values(const AttentionTensor& term) const {
-    const GpuMemory& values = data_.inputs[position_in(partition_.reads, term.tensor)];
-    return placed(values, walk_of(term.tensor, term.axes, query_, key_, term.axes.query, term.axes.key));
+  Placed mask() const {
+    if (!attention_.mask.valid()) return one_number(1, extents_.size());
+    const AttentionAxes& axes = attention_.mask_axes;
+    return placed(*mask_, walk_of(attention_.mask, axes, query_, key_, axes.query, axes.key));
   }
 
   Result<Done> make_mask() {
@@ -366,12 +189,6 @@ class GpuHeads {
   }
 
   // --- One chunk ---
-
-  // The operand at the looped batch indices' point.
-  Placed at_point(Placed operand) const {
-    for (size_t k = 0; k < point_.size(); ++k) operand.walk.first += operand.walk.strides[looped_[k]] * point_[k];
-    return operand;
-  }
 
   Result<Done> compute(const std::vector<int64_t>& point) {
     point_ = point;
@@ -637,25 +454,11 @@ class GpuHeads {
                });
   }
 
-  const OracleContext& context_;
-  const Graph& graph_;
   const DrawRules& rules_;
-  const Partition& partition_;
-  const Attention& attention_;
-  GpuReferenceData& data_;
   double scale_;
-  std::vector<int64_t> extents_;  // of the batch indices, the queries, keys, inner index and values
-  size_t query_ = 0;
-  size_t key_ = 0;
-  size_t inner_ = 0;
-  size_t value_ = 0;
-  DType type_ = DType::float32;  // of the operands
-  Indices chunk_;                // the batch indices that are processed together
-  Indices looped_;               // the others
-  std::vector<int64_t> point_;   // of looped_
+  DType type_;  // of the operands
   const GpuMemory* mask_ = nullptr;
   GpuMemory own_mask_;
-  std::vector<GpuMemory> temporaries_;
   Placed q_, k_, v_, drawn_mask_;
   Placed keys_, values_;               // transposed, so that neighbouring threads read neighbouring elements
   Placed weights_, dropped_, output_;  // the scores, then the softmax; after the dropout; the result

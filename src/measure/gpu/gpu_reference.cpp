@@ -7,6 +7,7 @@
 #include "measure/gpu/gpu_values.h"
 #include "measure/library_gelu.h"
 #include "measure/partition_graph.h"
+#include "measure/rules_to_try.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -210,7 +211,7 @@ Result<GpuReferenceData> make_gpu_reference_data(const OracleContext& context, c
   if (partition.operators.empty()) return convert(context, graph, rules, partition, seed);
   const PartitionGraph subgraph = partition_graph(graph, partition);
   Result<GpuReferenceData> data = GpuReferenceData();
-  for (const DrawRules& each : {rules, all_positive(rules)}) {
+  for (const DrawRules& each : rules_to_try(graph, rules, partition)) {
     data = draw_gpu_inputs(context, graph, each, partition, seed);
     if (!data) return data;
     const Result<bool> finite = expect(context, graph, partition, subgraph, roundoff_of(graph, partition), *data);

@@ -7,6 +7,7 @@
 #include "report/html/document.h"
 #include "report/html/escape.h"
 #include "report/html/exact.h"
+#include "report/json_text.h"
 
 namespace millrace {
 namespace {
@@ -15,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 2;
 
-Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json value_or_null(const std::optional<double>& value) { return value ? count_json(*value) : Json(nullptr); }
 
 Json table_json(const DataTable& table) {
   Json rows = Json::array();
@@ -44,6 +45,7 @@ std::string document_json(const Document& document) {
   for (const Fact& fact : document.facts)
     root["facts"][fact.key] = {{"before", value_or_null(fact.before_value)},
                                {"after", value_or_null(fact.after_value)}};
+  for (const auto& [question, answer] : document.answers) root["answers"][question] = answer;
   root["next"] = document.next;
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {

@@ -34,11 +34,28 @@ struct DataTable {
   bool folded = false;  // collapsed at first
 };
 
+// An entry of a legend: how a mark looks, and what it means.
+struct LegendItem {
+  enum class Shape { box, disc, diamond, line, bar };
+  Shape shape = Shape::box;
+  std::string classes;  // of the style
+  std::string text;
+};
+
+// One picture of several that a reader switches between; also zoomed, moved and searched.
+struct Tab {
+  std::string step;     // "before" or "after"
+  std::string pass;     // "forward" or "backward"
+  std::string details;  // of its boxes and lines, as JSON
+};
+
 struct Picture {
   std::string id;
   std::string caption;
   std::string svg;      // by the Svg builder: all texts in it are escaped
   bool folded = false;  // collapsed at first
+  std::vector<LegendItem> legend = {};
+  std::optional<Tab> tab = {};
 };
 
 // One of the three, in the order of a section.
@@ -76,7 +93,8 @@ struct Document {
   std::vector<Fact> facts;
   std::string before = "before";  // the titles of the facts' two columns
   std::string after = "after";
-  std::vector<std::pair<std::string, std::string>> origin;  // machine, version, date, …
+  std::vector<std::pair<std::string, std::string>> origin;   // machine, version, date, …
+  std::vector<std::pair<std::string, std::string>> answers;  // questions of a reader, answered in a sentence or two
   std::string next_title = "What to do next:";
   std::vector<std::string> next;  // what to do, with commands
   std::vector<Section> sections;

@@ -1,13 +1,23 @@
 #include "report/html/graph_layout.h"
 
+#include <algorithm>
+
+#include "base/clock.h"
 #include "base/text.h"
 #include "report/html/graphviz_layout.h"
 
 namespace millrace {
+namespace {
+
+constexpr double kLeastSeconds = 0.05;
+
+}  // namespace
 
 LayeredDrawing GraphLayout::draw(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges) {
   if (reason_.empty()) {
-    Result<LayeredDrawing> drawing = draw_by_graphviz(nodes, edges);
+    const double begin = now();
+    Result<LayeredDrawing> drawing = draw_by_graphviz(nodes, edges, graphviz_seconds_);
+    graphviz_seconds_ = std::max(kLeastSeconds, graphviz_seconds_ - (now() - begin));
     if (drawing) {
       ++by_graphviz_;
       return std::move(*drawing);

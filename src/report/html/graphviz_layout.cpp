@@ -16,7 +16,6 @@ constexpr double kPointsPerInch = 72;  // our pixel is one Graphviz point; Graph
 constexpr double kGraphvizMargin = 8;
 constexpr double kLargestDrawing = 100'000;
 constexpr size_t kMostEdgePoints = 100'000;  // of an edge
-constexpr double kGraphvizSeconds = 2;       // a report is made within five
 constexpr uint64_t kGraphvizMemory = uint64_t{4} << 30;
 
 std::string dot_text(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges) {
@@ -159,18 +158,18 @@ Result<LayeredDrawing> parse_plain(std::string_view text, const std::vector<Laye
   return std::move(parser).take();
 }
 
-Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges) {
+Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges,
+                                        double seconds) {
   if (!find_program("dot"))
     return Error::make(ErrorKind::unavailable, "Graphviz's dot is not installed", "install the package graphviz");
   ProcessOptions options;
   options.input = dot_text(nodes, edges);
-  options.timeout_seconds = kGraphvizSeconds;
+  options.timeout_seconds = seconds;
   options.memory_limit = kGraphvizMemory;
   options.environment["LC_ALL"] = "C";
   const Result<Finished> finished = run_process({"dot", "-Tplain"}, options);
   if (!finished) return finished.error();
-  if (finished->timed_out)
-    return Error::make(ErrorKind::failed, concat("Graphviz's dot took longer than ", kGraphvizSeconds, " seconds"));
+  if (finished->timed_out) return Error::make(ErrorKind::failed, "Graphviz's dot took too long");
   if (finished->exit_code != 0) return Error::make(ErrorKind::failed, "Graphviz's dot failed");
   return parse_plain(finished->output, nodes, edges);
 }

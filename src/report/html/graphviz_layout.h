@@ -10,8 +10,9 @@
 
 namespace millrace {
 
-// Fails if there is no dot on the PATH, if it fails, or if it does not answer in time.
-Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges);
+// Fails if there is no dot on the PATH, if it fails, or if it does not answer within this many seconds.
+Result<LayeredDrawing> draw_by_graphviz(const std::vector<LayeredNode>& nodes, const std::vector<LayeredEdge>& edges,
+                                        double seconds);
 
 // Parses what `dot -Tplain` printed for these nodes and edges.
 Result<LayeredDrawing> parse_plain(std::string_view text, const std::vector<LayeredNode>& nodes,

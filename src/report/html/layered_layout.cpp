@@ -3,7 +3,9 @@
 #include "report/html/layered_layout.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -12,6 +14,8 @@ constexpr double kMargin = 8;
 constexpr double kGapAcross = 14;
 constexpr double kGapDown = 34;
 constexpr int kSweeps = 24;
+constexpr size_t kMostVisits = 3'000'000;  // of vertices in all sweeps: a second
+constexpr size_t kMostCrossings = 50'000;  // of edges with layers; further edges are drawn as one line
 
 // A node, or the point where a long edge crosses a layer.
 struct Vertex {
@@ -22,6 +26,30 @@ struct Vertex {
   std::vector<size_t> above;
   std::vector<size_t> below;
 };
+
+// How many pairs of lines cross; a line is its positions above and below.
+size_t inversions(std::vector<double>& below) {
+  if (below.size() < 2) return 0;
+  const auto middle = static_cast<ptrdiff_t>(below.size() / 2);
+  std::vector<double> left(below.begin(), below.begin() + middle);
+  std::vector<double> right(below.begin() + middle, below.end());
+  size_t count = inversions(left) + inversions(right);
+  auto before = left.begin();
+  for (const double position : right) {
+    while (before != left.end() && *before <= position) ++before;
+    count += static_cast<size_t>(left.end() - before);
+  }
+  below.clear();
+  std::merge(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(below));
+  return count;
+}
+
+size_t crossings_of(std::vector<std::pair<double, double>> lines) {
+  std::sort(lines.begin(), lines.end());
+  std::vector<double> below;
+  for (const auto& line : lines) below.push_back(line.second);
+  return inversions(below);
+}
 
 class Layering {
  public:
@@ -58,8 +86,8 @@ class Layering {
       std::vector<Point> points{{centre(chain.front()), top(chain.front()) + vertices_[chain.front()].height}};
       for (size_t k = 0; k < chain.size(); ++k) {
         const double bottom = bottoms[vertices_[chain[k]].layer];
-        if (k > 0) points.push_back({centre(chain[k]), top(chain[k])});
-        if (k + 1 < chain.size() && points.back().y < bottom) points.push_back({centre(chain[k]), bottom});
+        if (k > 0) extend(points, {centre(chain[k]), top(chain[k])});
+        if (k + 1 < chain.size() && points.back().y < bottom) extend(points, {centre(chain[k]), bottom});
       }
       made.edges.push_back(std::move(points));
     }
@@ -67,6 +95,13 @@ class Layering {
   }
 
  private:
+  // Lengthens the last line if it goes straight on.
+  static void extend(std::vector<Point>& points, Point to) {
+    const bool straight = points.size() > 1 && points.back().x == to.x && points[points.size() - 2].x == to.x;
+    if (straight) points.pop_back();
+    points.push_back(to);
+  }
+
   // Below everything above it; sources are just above their first reader.
   void find_layers(size_t nodes) {
     std::vector<size_t> left(nodes, 0);
@@ -97,7 +132,8 @@ class Layering {
   void cut_edges() {
     for (const LayeredEdge& edge : edges_) {
       std::vector<size_t> chain{edge.from};
-      for (size_t layer = vertices_[edge.from].layer + 1; layer < vertices_[edge.to].layer; ++layer) {
+      const bool cut = vertices_.size() + vertices_[edge.to].layer < kMostCrossings;
+      for (size_t layer = vertices_[edge.from].layer + 1; cut && layer < vertices_[edge.to].layer; ++layer) {
         chain.push_back(vertices_.size());
         vertices_.push_back({4, 0, layer, 0, {}, {}});
       }
@@ -114,10 +150,11 @@ class Layering {
     }
   }
 
-  static double mean(const std::vector<size_t>& nodes, const std::vector<double>& values, double otherwise) {
+  template <class Value>
+  static double mean(const std::vector<size_t>& nodes, const Value& value, double otherwise) {
     if (nodes.empty()) return otherwise;
     double sum = 0;
-    for (const size_t v : nodes) sum += values[v];
+    for (const size_t v : nodes) sum += value(v);
     return sum / static_cast<double>(nodes.size());
   }
 
@@ -128,14 +165,14 @@ class Layering {
       for (const size_t v : layers_[layer]) {
         for (const size_t to : vertices_[v].below) pieces.emplace_back(position[v], position[to]);
       }
-      for (size_t k = 0; k < pieces.size(); ++k) {
-        for (size_t l = k + 1; l < pieces.size(); ++l) {
-          const double product = (pieces[k].first - pieces[l].first) * (pieces[k].second - pieces[l].second);
-          count += product < 0 ? 1 : 0;
-        }
-      }
+      count += crossings_of(std::move(pieces));
     }
     return count;
+  }
+
+  // Fewer for a large graph, so that drawing takes time in proportion to it.
+  int sweeps() const {
+    return static_cast<int>(std::min<size_t>(kSweeps, kMostVisits / std::max<size_t>(vertices_.size(), 1) + 2));
   }
 
   // Down and up in turns, each layer by the mean position of its neighbours; keeps the order with the fewest crossings.
@@ -145,16 +182,17 @@ class Layering {
       for (size_t k = 0; k < layer.size(); ++k)
         position[layer[k]] = static_cast<double>(k) - static_cast<double>(layer.size()) / 2;
     };
+    const auto number_of = [&](size_t v) { return position[v]; };
     for (const std::vector<size_t>& layer : layers_) number(layer);
     std::vector<std::vector<size_t>> best = layers_;
     size_t fewest = crossings(position);
-    for (int sweep = 0; sweep < kSweeps && fewest > 0; ++sweep) {
+    std::vector<double> wanted(vertices_.size());
+    for (int sweep = 0; sweep < sweeps() && fewest > 0; ++sweep) {
       const bool down = sweep % 2 == 0;
       for (size_t k = 0; k < layers_.size(); ++k) {
         std::vector<size_t>& layer = layers_[down ? k : layers_.size() - 1 - k];
-        std::vector<double> wanted(vertices_.size());
         for (const size_t v : layer)
-          wanted[v] = mean(down ? vertices_[v].above : vertices_[v].below, position, position[v]);
+          wanted[v] = mean(down ? vertices_[v].above : vertices_[v].below, number_of, position[v]);
         std::stable_sort(layer.begin(), layer.end(), [&](size_t l, size_t r) { return wanted[l] < wanted[r]; });
         number(layer);
       }
@@ -196,17 +234,16 @@ class Layering {
 
   void place() {
     std::vector<double> wanted(vertices_.size(), 0);
+    const auto centres = [&](size_t v) { return vertices_[v].centre; };
     for (const std::vector<size_t>& layer : layers_) settle(layer, wanted);
-    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    for (int sweep = 0; sweep < sweeps(); ++sweep) {
       const bool down = sweep % 2 == 0;
       for (size_t k = 0; k < layers_.size(); ++k) {
         const std::vector<size_t>& layer = layers_[down ? k : layers_.size() - 1 - k];
-        std::vector<double> centres(vertices_.size());
-        for (size_t v = 0; v < vertices_.size(); ++v) centres[v] = vertices_[v].centre;
         for (const size_t v : layer) {
-          std::vector<size_t> neighbours = down ? vertices_[v].above : vertices_[v].below;
-          if (neighbours.empty()) neighbours = down ? vertices_[v].below : vertices_[v].above;
-          wanted[v] = mean(neighbours, centres, centres[v]);
+          const std::vector<size_t>& first = down ? vertices_[v].above : vertices_[v].below;
+          const std::vector<size_t>& other = down ? vertices_[v].below : vertices_[v].above;
+          wanted[v] = mean(first.empty() ? other : first, centres, vertices_[v].centre);
         }
         settle(layer, wanted);
       }

@@ -77,9 +77,12 @@ Picture live_picture(const StepPlan& plan) {
   if (most > 0) draw_peak(svg, scale, plan, live[peak], peak);
   svg.text({kLiveLeft, kLiveBottom + 20}, concat("launches of a step: 1 to ", plan.launches.size()), "label");
   return {"live_bytes",
-          "Bytes that hold values while each launch runs: green ones are saved by forward for backward, blue ones are "
-          "temporaries of one pass. Backward begins at the vertical line. No arena can be smaller than the peak.",
-          std::move(svg).finish(), false};
+          "Bytes that hold values while each launch runs. No arena can be smaller than the peak.",
+          std::move(svg).finish(),
+          false,
+          {{LegendItem::Shape::box, "buffer kept", "saved by forward for backward"},
+           {LegendItem::Shape::box, "buffer", "temporaries of one pass"},
+           {LegendItem::Shape::bar, "fastest", "backward begins"}}};
 }
 
 }  // namespace millrace

@@ -52,25 +52,28 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
     if (height >= 13 && room >= 4)
       svg.text({left + width / 2, top + height / 2 + 4}, shortened(buffer.tensor, room), "label on-node", "middle");
   }
-  const int64_t scratch = plan.arena_bytes - plan.scratch_offset;
-  if (scratch > 0) {
+  if (plan.scratch_bytes > 0) {
     svg.rectangle({kMemoryLeft, y(plan.arena_bytes)}, kMemoryWidth - 10 - kMemoryLeft,
                   y(plan.scratch_offset) - y(plan.arena_bytes), "scratch",
-                  concat("scratch that launches share: ", short_bytes(static_cast<double>(scratch))));
+                  concat("scratch that launches share: ", short_bytes(static_cast<double>(plan.scratch_bytes))));
   }
   svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight + 20}, concat("launches of a step: 1 to ", plan.launches.size()),
            "label");
   return {"memory",
           concat("Each box is a tensor in the arena. It extends from the launch that first touches it to the "
-                 "last one; its height shows its bytes. Green boxes are saved for backward, which begins at "
-                 "the vertical line. Without reuse they would take ",
+                 "last one; its height shows its bytes. Without reuse they would take ",
                  short_bytes(static_cast<double>(plan.sum_bytes)), "; the arena takes ",
                  short_bytes(static_cast<double>(plan.arena_bytes)),
-                 scratch > 0 ? concat(", of which the grey ", short_bytes(static_cast<double>(scratch)),
-                                      " are scratch space of running launches")
-                             : "",
+                 plan.scratch_bytes > 0 ? concat(", of which ", short_bytes(static_cast<double>(plan.scratch_bytes)),
+                                                 " are scratch space of running launches")
+                                        : "",
                  "."),
-          std::move(svg).finish(), false};
+          std::move(svg).finish(),
+          false,
+          {{LegendItem::Shape::box, "buffer kept", "saved by forward for backward"},
+           {LegendItem::Shape::box, "buffer", "temporary of one pass"},
+           {LegendItem::Shape::box, "scratch", "scratch space of running launches"},
+           {LegendItem::Shape::bar, "fastest", "backward begins"}}};
 }
 
 }  // namespace millrace

@@ -1,24 +1,45 @@
 // Script of reports: shows details of what is pointed at or tapped, and sorts tables by the heading that is clicked.
+// marks.js and graph.js follow it; `Tip` and `make` are for them, too.
 "use strict";
-(() => {
+// An element with attributes and children; texts are never markup.
+const make = (name, attributes = {}, ...children) => {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+};
+
+const Tip = (() => {
   for (const title of document.querySelectorAll("svg title")) {
     title.parentNode.dataset.tip = title.textContent;
     title.remove();
   }
   const tip = document.getElementById("tip");
-  const show = (event) => {
-    const over = event.target.closest ? event.target.closest("[data-tip]") : null;
-    tip.hidden = !over;
-    if (!over) return;
-    tip.textContent = over.dataset.tip;
+  let held = 0;  // until then, scrolling does not hide it
+  const hide = () => { tip.hidden = true; };
+  const show = (text, x, y) => {
+    tip.hidden = false;
+    if (tip.textContent !== text) tip.textContent = text;
     const box = tip.getBoundingClientRect();
-    tip.style.left = Math.max(4, Math.min(event.clientX + 12, innerWidth - box.width - 8)) + "px";
-    const below = event.clientY + 16;
-    tip.style.top = (below + box.height < innerHeight ? below : Math.max(4, event.clientY - box.height - 12)) + "px";
+    tip.style.left = Math.max(4, Math.min(x + 12, innerWidth - box.width - 8)) + "px";
+    tip.style.top = (y + 16 + box.height < innerHeight ? y + 16 : Math.max(4, y - box.height - 12)) + "px";
   };
-  for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, show);
-  document.addEventListener("scroll", () => { tip.hidden = true; }, true);
+  const showAt = (mark) => {
+    const box = mark.getBoundingClientRect();
+    held = performance.now() + 300;
+    show(mark.dataset.tip, (box.left + box.right) / 2, Math.min(box.bottom, innerHeight - 40));
+  };
+  const follow = (event) => {
+    const over = event.target.closest ? event.target.closest("[data-tip]") : null;
+    if (over) show(over.dataset.tip, event.clientX, event.clientY);
+    else hide();
+  };
+  for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, follow);
+  document.addEventListener("scroll", () => { if (performance.now() > held) hide(); }, true);
+  return { hide, showAt };
+})();
 
+(() => {
   const key = (row, column) => {
     const cell = row.cells[column];
     return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent;

@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 #include "report/exploration_report.h"
+#include "report/html/label_places.h"
+#include "report/html/legend.h"
 #include "report/html/pictures.h"
 #include "report/html/svg.h"
 
@@ -15,6 +17,7 @@ constexpr double kRooflineLeft = 70;
 constexpr double kRooflineBottom = 370;
 constexpr double kRooflineTop = 34;
 constexpr double kRooflineRight = 880;
+constexpr size_t kPointLetters = 26;
 
 struct Span {
   double low = 1e300;
@@ -59,6 +62,33 @@ void draw_axes(Svg& svg, const Axes& axes) {
   svg.text({6, 14}, "flop/s", "label");
 }
 
+Point place_of(const Axes& axes, const Piece& piece) { return axes.at(intensity(piece), rate(piece)); }
+
+// From every operator before to the launch that carries it out.
+void draw_joins(Svg& svg, const Axes& axes, const StepMetrics& metrics) {
+  for (const Piece& launch : metrics.after) {
+    if (!is_drawn(launch)) continue;
+    for (const OperatorId op : launch.operators) {
+      const Piece& alone = metrics.operators[op.at()];
+      if (!alone.added && is_drawn(alone)) svg.line(place_of(axes, alone), place_of(axes, launch), "joined");
+    }
+  }
+}
+
+// The slowest launches first: they have the best chance of room.
+void draw_labels(Svg& svg, const Axes& axes, const StepMetrics& metrics) {
+  LabelPlaces places({kRooflineLeft, kRooflineTop}, {kRooflineRight, kRooflineBottom});
+  for (const Piece& piece : metrics.after) {
+    if (is_drawn(piece)) places.occupy(place_of(axes, piece), 6);
+  }
+  for (const Piece* piece : slowest_first(metrics.after)) {
+    if (!is_drawn(*piece)) continue;
+    const std::string label = shortened(piece->name, kPointLetters);
+    if (const std::optional<LabelPlace> place = places.place(place_of(axes, *piece), label))
+      svg.text(place->at, label, "label on-marks", place->anchor);
+  }
+}
+
 void draw_pieces(Svg& svg, const Axes& axes, const std::vector<Piece>& pieces, bool after) {
   for (const Piece& piece : pieces) {
     if (!is_drawn(piece)) continue;
@@ -93,16 +123,25 @@ Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& me
              "roof", 2, concat(short_bytes(metrics.peaks.bytes_per_second), "/s: ", metrics.peaks.bytes_of));
     svg.line(axes.at(ridge, metrics.peaks.flop_per_second), axes.at(axes.x.high, metrics.peaks.flop_per_second), "roof",
              2, concat(short_count(metrics.peaks.flop_per_second), "flop/s: ", metrics.peaks.flop_of));
+    draw_joins(svg, axes, metrics);
     draw_pieces(svg, axes, metrics.before, false);
     draw_pieces(svg, axes, metrics.after, true);
+    draw_labels(svg, axes, metrics);
   }
-  return {"roofline",
-          concat("Rings: operators before. Discs: launches after. The roof is the fastest rate measured here, not a "
-                 "data sheet's: ",
-                 short_count(metrics.peaks.flop_per_second), "flop/s by ", metrics.peaks.flop_of, " and ",
-                 short_bytes(metrics.peaks.bytes_per_second), "/s by ", metrics.peaks.bytes_of,
-                 artefacts.from_cache ? ", from the cache, where all of this program's tensors fit" : "", "."),
-          std::move(svg).finish(), false};
+  Picture picture{"roofline",
+                  concat("The slowest launches have names; pointing, or the arrow keys, name all. The roof is the "
+                         "fastest rate measured here, not a "
+                         "data sheet's: ",
+                         short_count(metrics.peaks.flop_per_second), "flop/s by ", metrics.peaks.flop_of, " and ",
+                         short_bytes(metrics.peaks.bytes_per_second), "/s by ", metrics.peaks.bytes_of,
+                         artefacts.from_cache ? ", from the cache, where all of this program's tensors fit" : "", "."),
+                  std::move(svg).finish(), false};
+  picture.legend = class_legend(LegendItem::Shape::disc);
+  picture.legend.pop_back();  // conversions compute nothing
+  picture.legend.push_back({LegendItem::Shape::disc, "hollow contraction", "ring: an operator before"});
+  picture.legend.push_back({LegendItem::Shape::line, "joined", "to the launch that carries it out"});
+  picture.legend.push_back({LegendItem::Shape::line, "roof", "roof: the fastest measured here"});
+  return picture;
 }
 
 }  // namespace millrace

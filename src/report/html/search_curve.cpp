@@ -64,11 +64,6 @@ void draw_curve(Svg& svg, const Panel& panel, const std::vector<ExplorationPoint
   if (last.*value > 0) svg.circle(panel.at(last.seconds, last.*value), 3, classes, concat(name, " at the end"));
 }
 
-void draw_key(Svg& svg, double x, const std::string& name, const std::string& classes) {
-  svg.line({x, 14}, {x + 24, 14}, classes, 2);
-  svg.text({x + 30, 18}, name, "label");
-}
-
 // The highest step that is drawn: the first ones may be far above the rest.
 double highest_step(const std::vector<ExplorationPoint>& points) {
   constexpr double kMostOverLast = 3;
@@ -93,8 +88,7 @@ Picture search_picture(const std::vector<ExplorationPoint>& points) {
     draw_curve(svg, steps, points, &ExplorationPoint::bound, "lower bound", "series bound");
     draw_curve(svg, steps, points, &ExplorationPoint::step, "best step", "series step");
     draw_curve(svg, tried, points, &ExplorationPoint::tried, "candidates tried", "series tried");
-    draw_key(svg, kLeft, "best step so far", "series step");
-    draw_key(svg, kLeft + 190, "lower bound", "series bound");
+    svg.text({kLeft, kStepTop - 14}, "seconds of a step", "label");
     svg.text({kLeft, kTriedTop - 14}, "candidates tried", "label");
   }
   return {"search",
@@ -102,7 +96,11 @@ Picture search_picture(const std::vector<ExplorationPoint>& points) {
           "so far. The bound rises at first, since it counts only partitions that have a measured candidate, and then "
           "falls "
           "as faster ones are found. Below: the candidates tried in this run.",
-          std::move(svg).finish(), false};
+          std::move(svg).finish(),
+          false,
+          {{LegendItem::Shape::line, "series step", "best step so far"},
+           {LegendItem::Shape::line, "series bound", "lower bound"},
+           {LegendItem::Shape::line, "series tried", "candidates tried"}}};
 }
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "report/exploration_report.h"
+#include "report/html/legend.h"
 #include "report/html/pictures.h"
 #include "report/html/svg.h"
 
@@ -133,15 +134,22 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
     const std::string taken = written.taken.empty() ? "" : tensor.layouts[static_cast<size_t>(written.taken[0])];
     svg.text({in_row(k, 0).x + 4, feet + 8}, shortened(concat(tensor.name, "  ", taken), 22), "label", "end", -90);
   }
-  return {
-      "selection",
-      "One column per tensor, in the order in which the step writes them; one dot per layout. A dot's colour shows how "
-      "much slower the operator that writes the tensor is for this layout than for its best one: green at most 5 % "
-      "slower, then sky blue, orange (from 1.5 times) and red (from 3 times); an empty ring was not measured. The "
-      "line goes through the selected layouts, whose names are below; a thick vertical segment is a layout "
-      "conversion. Three dots stand for further layouts, slower or not measured. Right of the long vertical line is "
-      "the backward pass.",
-      std::move(svg).finish(), false};
+  Picture picture{"selection",
+                  "One column per tensor, in the order in which the step writes them; one dot per layout. A dot's "
+                  "colour shows how much longer the launch that writes the tensor takes for this layout than for its "
+                  "best one. Below are the selected layouts. Three dots stand for further layouts, slower or not "
+                  "measured. Right of the long vertical line is the backward pass.",
+                  std::move(svg).finish(), false};
+  using Shape = LegendItem::Shape;
+  picture.legend = {{Shape::disc, "dot best", "at most 1.05 times its fastest"},
+                    {Shape::disc, "dot good", "below 1.5 times"},
+                    {Shape::disc, "dot fair", "below 3 times"},
+                    {Shape::disc, "dot poor", "3 times or more"},
+                    {Shape::disc, "dot none", "not measured"},
+                    {Shape::disc, "dot best taken", "thick edge: selected"},
+                    {Shape::line, "path", "from one selected layout to the next"},
+                    {Shape::line, "converted", "layout conversion"}};
+  return picture;
 }
 
 }  // namespace millrace

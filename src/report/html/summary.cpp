@@ -5,6 +5,7 @@
 #include "report/html/document.h"
 #include "report/html/svg.h"
 #include "report/table.h"
+#include "report/wrap.h"
 
 namespace millrace {
 namespace {
@@ -22,17 +23,8 @@ std::string harmless(std::string_view text) {
   return made;
 }
 
-std::string wrapped(const std::string& text, const std::string& indent) {
-  std::string made;
-  std::string line;
-  for (const std::string& word : split(text, ' ')) {
-    if (!line.empty() && line.size() + 1 + word.size() + indent.size() > kColumns) {
-      made += concat(indent, line, "\n");
-      line.clear();
-    }
-    line += line.empty() ? word : concat(" ", word);
-  }
-  return concat(made, indent, line, "\n");
+std::string lines_of(std::string_view text, const std::string& indent) {
+  return wrapped(harmless(text), {kColumns, indent, indent});
 }
 
 const DataTable* launches_of(const Document& document) {
@@ -59,7 +51,7 @@ std::string slowest(const DataTable& launches) {
   });
   rows.resize(std::min(rows.size(), kSlowest));
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::left});
-  table.row({"slowest launches", "pass", "time", "speed-up", "MUE %", "held by"});
+  table.row({"slowest launches", "pass", "time", "speed-up", "MUE %", "limited by"});
   for (const std::vector<Cell>* row : rows) {
     const auto text = [&](const char* key) { return harmless((*row)[column_of(launches, key)].text); };
     table.row(
@@ -74,16 +66,15 @@ std::string document_text(const Document& document, bool colours) {
   const std::string strong = colours ? "\033[1m" : "";
   const std::string good = colours ? "\033[32m" : "";
   const std::string plain = colours ? "\033[0m" : "";
-  std::string text =
-      concat(strong, harmless(document.title), plain, "\n", wrapped(harmless(document.subtitle), ""), "\n");
+  std::string text = concat(strong, harmless(document.title), plain, "\n", lines_of(document.subtitle, ""), "\n");
   for (const Fact& fact : document.facts) {
     const std::string arrow = fact.before.empty() ? fact.after : concat(fact.before, " → ", fact.after);
     text += concat(good, arrow, plain, "  ", fact.title, "\n");
-    if (!fact.remark.empty()) text += wrapped(harmless(fact.remark), "    ");
+    if (!fact.remark.empty()) text += lines_of(fact.remark, "    ");
   }
   if (const DataTable* launches = launches_of(document); launches != nullptr) text += concat("\n", slowest(*launches));
   text += "\n";
-  for (const std::string& line : document.next) text += wrapped(harmless(line), "");
+  for (const std::string& line : document.next) text += lines_of(line, "");
   return text;
 }
 

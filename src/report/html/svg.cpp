@@ -21,6 +21,16 @@ size_t characters(std::string_view text) {
   return count;
 }
 
+// Its first `count` characters.
+std::string beginning(std::string_view text, size_t count) {
+  std::string kept;
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U && count-- == 0) break;
+    kept += c;
+  }
+  return kept;
+}
+
 }  // namespace
 
 double text_width(std::string_view text, double font_size) {
@@ -29,18 +39,37 @@ double text_width(std::string_view text, double font_size) {
 
 std::string shortened(std::string_view text, size_t most) {
   if (characters(text) <= most) return std::string(text);
-  std::string kept;
-  size_t count = 0;
-  for (const char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U && ++count >= most) break;
-    kept += c;
+  return beginning(text, most > 0 ? most - 1 : 0) + "…";
+}
+
+std::vector<std::string> wrapped_lines(std::string_view text, size_t most) {
+  std::vector<std::string> lines;
+  std::string line;
+  const auto end_line = [&] {
+    if (!line.empty()) lines.push_back(std::move(line));
+    line.clear();
+  };
+  for (std::string word : split(text, ' ')) {
+    if (!line.empty() && characters(line) + 1 + characters(word) > most) end_line();
+    while (characters(word) > most) {  // a word alone is too long
+      std::string head = beginning(word, most);
+      const size_t joint = head.find_last_of("-_./");
+      if (joint != std::string::npos && joint > head.size() / 3) head.resize(joint + 1);
+      lines.push_back(head);
+      word.erase(0, head.size());
+    }
+    line += line.empty() ? word : concat(" ", word);
   }
-  return kept + "…";
+  end_line();
+  return lines;
 }
 
 Svg::Svg(double width, double height, std::string_view label) {
   text_ = concat("<svg viewBox=\"0 0 ", number(width), " ", number(height), "\" width=\"", number(width),
-                 "\" height=\"", number(height), "\" role=\"img\" aria-label=\"", escape_html(label), "\">\n");
+                 "\" height=\"", number(height), "\"",
+                 label.empty() ? std::string(" aria-hidden=\"true\"")
+                               : concat(" role=\"img\" aria-label=\"", escape_html(label), "\""),
+                 ">\n");
 }
 
 void Svg::element(std::string_view name, const std::string& attributes, std::string_view classes,
@@ -98,6 +127,12 @@ void Svg::text(Point at, std::string_view text, std::string_view classes, std::s
   text_ += concat("<text x=\"", number(at.x), "\" y=\"", number(at.y), "\" text-anchor=\"", anchor, "\"", turn,
                   " class=\"", escape_html(classes), "\">", escape_html(text), "</text>\n");
 }
+
+void Svg::open(std::string_view kind, size_t number, std::string_view tip) {
+  text_ += concat("<g class=\"", kind, "\" data-", kind, "=\"", number, "\"><title>", escape_html(tip), "</title>\n");
+}
+
+void Svg::close() { text_ += "</g>\n"; }
 
 std::string Svg::finish() && { return std::move(text_) + "</svg>"; }
 

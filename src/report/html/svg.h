@@ -19,8 +19,12 @@ double text_width(std::string_view text, double font_size);
 // The text, or its beginning and "…" if it is longer than `most` characters.
 std::string shortened(std::string_view text, size_t most);
 
+// The whole text in lines of at most `most` characters, broken at blanks where possible.
+std::vector<std::string> wrapped_lines(std::string_view text, size_t most);
+
 class Svg {
  public:
+  // A picture without a label is decoration: screen readers skip it.
   Svg(double width, double height, std::string_view label);
 
   // `tip`: shown when the pointer is over the element, or on a tap; may be empty.
@@ -37,6 +41,10 @@ class Svg {
   // `anchor`: start, middle or end; rotated by `angle` degrees.
   void text(Point at, std::string_view text, std::string_view classes, std::string_view anchor = "start",
             double angle = 0);
+
+  // What follows, up to close(), is one thing for the script: `kind` and `number` say which, and the tip is its own.
+  void open(std::string_view kind, size_t number, std::string_view tip);
+  void close();
 
   std::string finish() &&;
 

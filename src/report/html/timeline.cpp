@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "report/exploration_report.h"
+#include "report/html/legend.h"
 #include "report/html/pictures.h"
 #include "report/html/svg.h"
 
@@ -13,48 +14,48 @@ constexpr double kTimelineLeft = 64;
 constexpr double kBar = 30;
 constexpr double kLabelFont = 11;  // of labels
 
-double total_of(const std::vector<Piece>& pieces) {
+double total_of(const std::vector<Piece>& pieces, Pass pass) {
   double total = 0;
-  for (const Piece& piece : pieces) total += piece.seconds;
+  for (const Piece& piece : pieces) total += piece.pass == pass ? piece.seconds : 0;
   return total;
 }
 
 // As text, with the number of unmeasured ones.
-std::string told_total(const std::vector<Piece>& pieces) {
-  const auto unknown =
-      std::count_if(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.seconds <= 0; });
-  return concat(shown_seconds(total_of(pieces)), unknown > 0 ? concat(" + ", unknown, " not measured") : "");
+std::string told_total(const std::vector<Piece>& pieces, Pass pass) {
+  const auto unknown = std::count_if(pieces.begin(), pieces.end(),
+                                     [&](const Piece& piece) { return piece.pass == pass && piece.seconds <= 0; });
+  return concat(shown_seconds(total_of(pieces, pass)), unknown > 0 ? concat(" + ", unknown, " not measured") : "");
 }
 
-void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, double top, double scale, const std::string& name) {
-  svg.text({6, top + kBar / 2 + 4}, name, "label strong");
+// A bar of one pass: each launch as wide as its time, with its name or, where there is little room, its number.
+void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, Pass pass, double top, double scale) {
   double x = kTimelineLeft;
-  bool backward = false;
-  for (const Piece& piece : pieces) {
-    if (!backward && piece.pass == Pass::backward) {
-      backward = true;
-      svg.line({x, top - 4}, {x, top + kBar + 4}, "fastest", 1.5, "backward begins here");
-    }
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    const Piece& piece = pieces[k];
+    if (piece.pass != pass) continue;
     const double width = piece.seconds * scale;
     svg.rectangle({x, top}, width, kBar, concat("node ", colour_of(piece)),
-                  concat(piece.name, ": ", shown_seconds(piece.seconds)));
-    const std::string label = shortened(piece.name, static_cast<size_t>(std::max(0.0, (width - 6) / 7)));
-    if (width > 44) svg.text({x + width / 2, top + kBar / 2 + 4}, label, "label on-node", "middle");
+                  concat(k + 1, ". ", piece.name, ": ", shown_seconds(piece.seconds)));
+    const std::string number = concat(k + 1);
+    const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / 7));
+    const std::string label = room >= 6 ? shortened(piece.name, room) : room >= number.size() ? number : "";
+    if (!label.empty()) svg.text({x + width / 2, top + kBar / 2 + 4}, label, "label on-node", "middle");
     x += width;
   }
-  svg.text({x + 4, top + kBar / 2 + 4}, told_total(pieces), "label");
 }
 
-// Ticks below both bars, and the seconds that they mean.
+// Ticks below all bars, and the seconds that they mean.
 void draw_ticks(Svg& svg, double most, double scale, double bottom) {
   constexpr int kTimeTicks = 8;
   if (most <= 0) return;
   const double tick = tick_of(most, kTimeTicks);
+  svg.line({kTimelineLeft, bottom}, {kTimelineLeft + most * scale, bottom}, "axis");
   for (int k = 0; tick * k <= most * 1.001; ++k) {
     const double x = kTimelineLeft + tick * k * scale;
-    svg.line({x, bottom}, {x, bottom + 5}, "fastest");
+    svg.line({x, bottom}, {x, bottom + 5}, "axis");
     svg.text({x, bottom + 18}, k == 0 ? "0" : shown_seconds(tick * k), "label", "middle");
   }
+  svg.text({6, bottom + 18}, "time", "label weak");
 }
 
 struct Bar {
@@ -62,15 +63,33 @@ struct Bar {
   const std::vector<Piece>& pieces;
 };
 
-std::string draw_bars(const Bar& one, const Bar& two) {
-  const double most = std::max(total_of(one.pieces), total_of(two.pieces));
-  const double room =
-      12 + std::max(text_width(told_total(one.pieces), kLabelFont), text_width(told_total(two.pieces), kLabelFont));
+std::string draw_bars(const std::vector<Bar>& bars) {
+  double most = 0;
+  double room = 0;
+  for (const Bar& bar : bars) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      most = std::max(most, total_of(bar.pieces, pass));
+      room = std::max(room, 12 + text_width(told_total(bar.pieces, pass), kLabelFont));
+    }
+  }
   const double scale = most > 0 ? (kTimelineWidth - kTimelineLeft - room) / most : 0;
-  Svg svg(kTimelineWidth, 2 * kBar + 56, concat("where the time of a step goes, ", one.name, " and ", two.name));
-  draw_pieces(svg, one.pieces, 10, scale, one.name);
-  draw_pieces(svg, two.pieces, kBar + 24, scale, two.name);
-  draw_ticks(svg, most, scale, 2 * kBar + 28);
+  const double group = 30 + (kBar + 8) * static_cast<double>(bars.size());
+  Svg svg(kTimelineWidth, 2 * group + 34,
+          concat("where the time of a step goes, ", bars[0].name, " and ", bars[1].name));
+  double top = 0;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    svg.text({6, top + 18}, name_of(pass), "label strong");
+    double y = top + 26;
+    for (const Bar& bar : bars) {
+      svg.text({6, y + kBar / 2 + 4}, bar.name, "label");
+      draw_pieces(svg, bar.pieces, pass, y, scale);
+      svg.text({kTimelineLeft + total_of(bar.pieces, pass) * scale + 4, y + kBar / 2 + 4}, told_total(bar.pieces, pass),
+               "label");
+      y += kBar + 8;
+    }
+    top += group;
+  }
+  draw_ticks(svg, most, scale, top + 6);
   return std::move(svg).finish();
 }
 
@@ -95,20 +114,23 @@ std::vector<Piece> pieces_of(const StepPlan& plan) {
 Picture compared_timeline_picture(const StepPlan& a, const StepPlan& b) {
   const std::vector<Piece> of_a = pieces_of(a);
   const std::vector<Piece> of_b = pieces_of(b);
-  return {
-      "compared_timeline",
-      "Where the time of a step goes in each plan. Every box is a launch, as wide as its time: blue for a library's "
-      "product, orange for a generated kernel, pink for a layout conversion. Backward begins at the thin line.",
-      draw_bars({"A", of_a}, {"B", of_b}), false};
+  Picture picture{"compared_timeline",
+                  "Where the time of a step goes in each plan. Every box is a launch, as wide as its time; its number "
+                  "is its place in the step.",
+                  draw_bars({{"A", of_a}, {"B", of_b}}), false};
+  picture.legend = {{LegendItem::Shape::box, "node contraction", "a library's product"},
+                    {LegendItem::Shape::box, "node normalization", "generated kernel"},
+                    {LegendItem::Shape::box, "node conversion", "layout conversion"}};
+  return picture;
 }
 
 Picture timeline_picture(const StepMetrics& metrics) {
-  return {"timeline",
-          "Where the time of a step goes. Each box is an operator (before) or a launch (after), as wide as its "
-          "time: contractions are blue, normalizations orange, elementwise operators yellow, conversions pink. The "
-          "thin line is where "
-          "backward begins.",
-          draw_bars({"before", metrics.before}, {"after", metrics.after}), false};
+  Picture picture{"timeline",
+                  "Where the time of a step goes. Each box is an operator (before) or a launch (after), as wide as its "
+                  "time; its number is its place in the step.",
+                  draw_bars({{"before", metrics.before}, {"after", metrics.after}}), false};
+  picture.legend = class_legend(LegendItem::Shape::box);
+  return picture;
 }
 
 }  // namespace millrace

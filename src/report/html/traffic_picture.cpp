@@ -36,12 +36,13 @@ Picture traffic_picture(const std::vector<TensorTraffic>& traffic) {
           "bytes that the launches of a step move of each tensor");
   for (size_t k = 0; k < shown; ++k)
     draw_bar(svg, traffic[k], 8 + kTrafficRow * static_cast<double>(k), (kTrafficRight - kTrafficLeft) / most);
-  return {
-      "traffic_bars",
-      concat("The tensors that move most bytes: blue is read, green is written. A tensor counts once for every launch "
-             "that touches it",
-             traffic.size() > shown ? concat("; the table below has all ", traffic.size()) : "", "."),
-      std::move(svg).finish(), false};
+  return {"traffic_bars",
+          concat("The tensors that move most bytes. A tensor counts once for every launch "
+                 "that touches it",
+                 traffic.size() > shown ? concat("; the table below has all ", traffic.size()) : "", "."),
+          std::move(svg).finish(),
+          false,
+          {{LegendItem::Shape::box, "buffer", "read"}, {LegendItem::Shape::box, "buffer kept", "written"}}};
 }
 
 }  // namespace millrace

@@ -15,10 +15,8 @@ constexpr double kViolinWidth = 900;
 constexpr double kViolinRight = 90;  // room for the count of times beyond the axis
 constexpr double kViolinRow = 64;
 constexpr double kViolinTop = 34;
-constexpr double kHalf = 15;        // half of a violin's greatest height
-constexpr double kSlowerStep = 14;  // between the counts of times beyond the axis
+constexpr double kHalf = 15;  // half of a violin's greatest height
 constexpr size_t kPlaces = 40;
-constexpr size_t kFewest = 8;  // candidates that make a shape; fewer are drawn as dots
 constexpr double kMostTimes = 10;
 constexpr double kMostTimesOfASide =
     30;  // limit for a side whose fastest is this slow, for example without Tensor Cores
@@ -73,18 +71,6 @@ void draw_diamond(Svg& svg, Point at, const std::string& tip) {
   svg.polygon({{at.x, at.y - 6}, {at.x + 6, at.y}, {at.x, at.y + 6}, {at.x - 6, at.y}}, "selected", tip);
 }
 
-// What the marks mean, left of the axis.
-void draw_legend(Svg& svg, const std::vector<Violin>& violins) {
-  const double y = kViolinTop - 18;
-  svg.line({8, y - 7}, {8, y + 7}, "fastest", 2);
-  svg.text({13, y + 4}, "fastest", "label weak");
-  draw_diamond(svg, {72, y}, "");
-  svg.text({81, y + 4}, "selected", "label weak");
-  if (std::none_of(violins.begin(), violins.end(), [](const Violin& violin) { return violin.heuristic > 0; })) return;
-  svg.circle({146, y}, 5, "heuristic");
-  svg.text({154, y + 4}, "heuristic", "label weak");
-}
-
 // `up` and `down`: how much of the density to draw above and below the row's middle.
 void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastest, double middle, bool up, bool down,
                const std::string& classes) {
@@ -92,14 +78,14 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
   for (const double seconds : side.seconds) {
     if (seconds <= fastest * axis.most) logs.push_back(std::log(seconds / fastest));
   }
-  const std::vector<double> density = logs.size() < kFewest ? std::vector<double>() : density_of(logs, kPlaces);
+  const std::vector<double> density = logs.size() < kFewestOfAShape ? std::vector<double>() : density_of(logs, kPlaces);
   const std::string tip = concat(side.name, ": ", side.seconds.size(), " candidates");
   if (density.empty()) {
     for (const double log : logs)
       svg.circle({axis.at(std::exp(log)), middle + (up && !down   ? -5
                                                     : down && !up ? 5
                                                                   : 0)},
-                 2.5, classes, concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
+                 3.5, classes, concat(side.name, ": ", shown_seconds(fastest * std::exp(log))));
     return;
   }
   const double low = *std::min_element(logs.begin(), logs.end());
@@ -114,16 +100,17 @@ void draw_side(Svg& svg, const Axis& axis, const ViolinSide& side, double fastes
   svg.polygon(outline, classes, tip);
 }
 
-// A name on one line, or on two if it is too long and has a blank or hyphen to break at.
+// A name on one line, or on two; longer ones are shortened, and their tip has all of it.
 void draw_name(Svg& svg, const std::string& name, double middle) {
-  const std::string whole = shortened(name, kRowNameLength);
-  const size_t end = whole == name ? std::string::npos : name.find_last_of(" -", kRowNameLength - 1);
-  if (end == std::string::npos) {
-    svg.text({6, middle - 2}, whole, "label strong");
-    return;
+  std::vector<std::string> lines = wrapped_lines(name, kRowNameLength);
+  if (lines.size() > 2)
+    lines = {lines[0],
+             shortened(name.substr(lines[0].size() + (name[lines[0].size()] == ' ' ? 1 : 0)), kRowNameLength)};
+  double y = middle - (lines.size() > 1 ? 14 : 2);
+  for (const std::string& line : lines) {
+    svg.text({6, y}, line, "label strong");
+    y += 13;
   }
-  svg.text({6, middle - 14}, name.substr(0, end + 1), "label strong");
-  svg.text({6, middle - 1}, shortened(name.substr(end + 1), kRowNameLength), "label strong");
 }
 
 void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
@@ -133,18 +120,18 @@ void draw_row(Svg& svg, const Axis& axis, const Violin& violin, double top) {
   for (const ViolinSide& side : violin.sides) count += side.seconds.size();
   draw_name(svg, violin.name, middle);
   svg.text({6, middle + 13},
-           concat(count, count == 1 ? " candidate, fastest " : " candidates, fastest ", shown_seconds(fastest)),
+           concat(count, count == 1 ? " candidate, " : " candidates, ", shown_seconds(fastest),
+                  count < kFewestOfAShape ? ", too few" : ""),
            "label weak");
   const bool both = violin.sides.size() == 1;
+  std::ptrdiff_t beyond = 0;
   for (size_t k = 0; k < violin.sides.size(); ++k) {
     draw_side(svg, axis, violin.sides[k], fastest, middle, both || k % 2 == 0, both || k % 2 == 1,
               violin.sides[k].classes);
-    const auto beyond = std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
-                                      [&](double seconds) { return seconds > fastest * axis.most; });
-    if (beyond > 0)
-      svg.text({kViolinWidth - 4, middle + (both ? 4 : kSlowerStep * static_cast<double>(k) - 3)},
-               concat(beyond, " slower →"), "label weak", "end");
+    beyond += std::count_if(violin.sides[k].seconds.begin(), violin.sides[k].seconds.end(),
+                            [&](double seconds) { return seconds > fastest * axis.most; });
   }
+  if (beyond > 0) svg.text({kViolinWidth - 4, middle + 4}, concat(beyond, " slower →"), "label weak", "end");
   svg.line({axis.at(1), middle - kHalf}, {axis.at(1), middle + kHalf}, "fastest", 2,
            concat("fastest: ", shown_seconds(fastest), "\n", violin.fastest_candidate));
   if (violin.heuristic > 0 && violin.heuristic <= fastest * axis.most)
@@ -185,7 +172,6 @@ std::string draw_violins(const std::vector<Violin>& violins, const std::string& 
   const double height = kViolinTop + kViolinRow * static_cast<double>(violins.size()) + 6;
   Svg svg(kViolinWidth, height, label);
   draw_axis(svg, axis, height - 6);
-  draw_legend(svg, violins);
   for (size_t k = 0; k < violins.size(); ++k)
     draw_row(svg, axis, violins[k], kViolinTop + kViolinRow * static_cast<double>(k));
   return std::move(svg).finish();

@@ -14,6 +14,9 @@ namespace millrace {
 // Gaussian kernel with Silverman's bandwidth. Empty for fewer than four samples or if all are equal.
 std::vector<double> density_of(const std::vector<double>& samples, size_t count);
 
+// Fewer candidates are drawn as single points: they say nothing about a distribution.
+inline constexpr size_t kFewestOfAShape = 8;
+
 // The times of one kind of implementation: one library's, or all generated kernels'.
 struct ViolinSide {
   std::string name;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "device/cpu/kernels.h"
 #include "device/kernel_index.h"
 
@@ -374,6 +376,20 @@ TEST_F(KernelCacheTest, OldFilesOfKilledProcessesAreRemoved) {
     if (entry.is_directory()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(2));
   EXPECT_TRUE(working.get({adding(2)}, 1).front());
   EXPECT_EQ(temporaries(), 0U);
+}
+
+// The plan of 420 operators in two kernels took 25 s to compile, with a budget of 5 s.
+TEST_F(KernelCacheTest, LongKernelsAreCompiledApartAndWithFewerPasses) {
+  const KernelCache cache = cache_with(pretended_compiler("echo \"$@\" >>$calls; echo an object >$out"));
+  KernelSource long_kernel = adding(3);
+  long_kernel.text += concat("// ", std::string(20'000, 'x'));
+  const auto made = cache.get({adding(1), long_kernel, adding(2)}, 1);
+  EXPECT_TRUE(std::all_of(made.begin(), made.end(), [](const auto& kernel) { return static_cast<bool>(kernel); }));
+  ASSERT_TRUE(cache.compile_together({adding(1), long_kernel, adding(2)}, path("plan.so"), 1));
+  const std::vector<std::string> calls = split(*read_file(path("calls"), 1 << 20), '\n');
+  const auto is_long = [](const std::string& line) { return line.find("-O2") != std::string::npos; };
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(), is_long), 2);
+  EXPECT_EQ(calls.size(), 6U) << "two and two compilations, a link, and the end of the file";
 }
 
 TEST_F(KernelCacheTest, TogetherInOneObject) {

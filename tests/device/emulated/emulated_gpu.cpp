@@ -8,6 +8,7 @@
 #include "device/emulated/emulated_launch.h"
 #include "device/emulated/emulated_memory.h"
 #include "device/emulated/emulated_stream.h"
+#include "device/launch_pair.h"
 
 namespace millrace::emulated {
 namespace {
@@ -126,7 +127,9 @@ class EmulatedGpu final : public Gpu {
 
   Result<std::unique_ptr<GpuLaunch>> prepare(const Launch& launch, const std::string& cubin) override {
     if (Result<Done> may = stream_->refuse_if_recorded("load a kernel"); !may) return may.error();
-    if (!launch.kernel.empty()) return prepare_kernels(stream_, launch, cubin);
+    if (!launch.kernel.empty())
+      return followed_by_product(prepare_kernels(stream_, launch, cubin), launch,
+                                 [&] { return prepare_product(stream_, launch); });
     return launch.is_library_attention() ? prepare_attention(stream_, launch, info_) : prepare_product(stream_, launch);
   }
 

@@ -79,6 +79,7 @@ double activated(Activation activation, double sum, double y) {
   switch (activation) {
     case Activation::none: return sum;
     case Activation::relu: return sum < 0 ? 0 : sum;
+    case Activation::exact_gelu: break;  // column_major refuses it
     case Activation::gelu: return sum / 2 * (1 + tanh_of(sum));
     case Activation::gelu_gradient: {
       const double t = tanh_of(y);
@@ -148,11 +149,8 @@ class ProductLaunch final : public GpuLaunch {
  public:
   ProductLaunch(std::shared_ptr<Stream> stream, const Launch& launch, const GemmAlgorithm& algorithm)
       : work_(std::move(stream)), launch_(launch), algorithm_(algorithm) {
-    for (size_t operand = 0; operand < 3; ++operand) {
-      const auto count = static_cast<int64_t>(launch.operands[operand].size());
-      places_[operand + 1] =
-          places_[operand] + (launch.packed[operand] ? aligned(launch.operand_bytes[operand] * count) : 0);
-    }
+    for (size_t operand = 0; operand < 3; ++operand)
+      places_[operand + 1] = places_[operand] + aligned(launch.copied_bytes(operand));
     if (algorithm.split_k > 1)
       workspace_bytes_ = algorithm.split_k * launch.gemm.c_elements * static_cast<int64_t>(sizeof(float));
     places_[4] = places_[3] + aligned(launch.vector_bytes * std::ssize(launch.vectors));
@@ -168,7 +166,7 @@ class ProductLaunch final : public GpuLaunch {
         stacks[operand].push_back(static_cast<char*>(tensors[tensor]));
     if (algorithm_.id == kAlignedAlgorithm) {
       for (size_t operand = 0; operand < 3; ++operand) {
-        if (!launch_.packed[operand] && reinterpret_cast<uintptr_t>(stacks[operand].front()) % 16 != 0)
+        if (launch_.copied_bytes(operand) == 0 && reinterpret_cast<uintptr_t>(stacks[operand].front()) % 16 != 0)
           return Error::make(ErrorKind::failed,
                              concat("cuBLASLt's algorithm needs matrix ", "ABC"[operand], " aligned to 16 bytes"));
       }
@@ -214,7 +212,8 @@ class ProductLaunch final : public GpuLaunch {
       const auto bytes = sizes[operand];
       for (char* const tensor : stack)
         if (packed[operand] && !memory.has(tensor, bytes)) return illegal("a tensor is not on the device");
-      at[operand] = packed[operand] ? scratch + places[operand] : stack.front();
+      const bool unfolded = operand < 2 && !launch.unfolded[operand].empty();
+      at[operand] = packed[operand] || unfolded ? scratch + places[operand] : stack.front();
       if (!memory.has(at[operand], elements[operand] * bytes_of(call.type))) return illegal("a matrix is not there");
       for (size_t k = 0; packed[operand] && read[operand] && k < stack.size(); ++k)
         std::memcpy(at[operand] + static_cast<int64_t>(k) * bytes, stack[k], static_cast<size_t>(bytes));

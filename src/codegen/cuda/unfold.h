@@ -1,0 +1,12 @@
+// The kernel that copies an operand of a product into a dense matrix, at the beginning of the launch's scratch.
+// Test: tests/measure/unfolded_trials_test.cpp
+#pragma once
+
+#include "codegen/kernel_text.h"
+
+namespace millrace {
+
+// Of a launch that unfolds a or b: its source and its grids. The kernel gets the launch's tensors and numbers.
+KernelText generate_unfold(const Launch& launch);
+
+}  // namespace millrace

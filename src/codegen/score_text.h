@@ -1,0 +1,36 @@
+// The formulas of an attention's scores as C++ expressions, one for each node, from the same recipes as generated
+// kernels. Test: tests/measure/attention_trial_test.cpp, tests/codegen/cpu_attention_test.cpp
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/score_expression.h"
+
+namespace millrace {
+
+// Of the nodes that no operator makes, and of the condition of a causal mask.
+struct ScoreTexts {
+  std::string score;
+  std::string gradient;
+  std::function<std::string(size_t node)> number;  // a number that the kernel takes, by its node
+  std::function<std::string(size_t term)> term;
+  std::string query;  // positions as numbers
+  std::string key;
+  std::string condition;
+};
+
+// Whether the operator's recipe takes Operator::value as a number of the kernel.
+bool takes_value(const ScoreNode& node);
+
+// The value of node `number`, where node K is the variable vK.
+std::string score_text(const ScoreNode& node, size_t number, const ScoreTexts& texts);
+
+// For each node, whether the result depends on it.
+std::vector<bool> needed_for(const ScoreExpression& score, size_t result);
+
+// Whether a logit may be so low that kernels must raise it: by a number, or by a tensor that is not trained.
+bool raises_logits(const Graph& graph, const ScoreExpression& score);
+
+}  // namespace millrace

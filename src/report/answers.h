@@ -1,0 +1,25 @@
+// What a reader asks first, answered in a sentence or two each. Test: tests/report/answers_test.cpp
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/metrics.h"
+
+namespace millrace {
+
+std::vector<std::pair<std::string, std::string>> answers_of(const ReportArtefacts& artefacts,
+                                                            const StepMetrics& metrics);
+
+// A tensor of the caller's whose layout Millrace might choose: that with the largest gain, or any; empty: none.
+std::string tensor_to_free(const ReportArtefacts& artefacts);
+
+// The launch that could gain most if it reached the limits measured on this machine; null if none is known.
+struct Gain {
+  const Piece* launch = nullptr;
+  double seconds = 0;
+};
+Gain largest_gain(const StepMetrics& metrics);
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+#include "report/html/label_places.h"
+
+#include <algorithm>
+#include <array>
+
+namespace millrace {
+namespace {
+
+constexpr double kLabelHeight = 12;
+constexpr double kLabelSize = 11;
+constexpr double kAside = 9;  // between a point and its label
+
+}  // namespace
+
+bool LabelPlaces::is_free(const Box& box) const {
+  if (box.left < low_.x || box.top < low_.y || box.right > high_.x || box.bottom > high_.y) return false;
+  return std::none_of(taken_.begin(), taken_.end(), [&](const Box& other) {
+    return box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom;
+  });
+}
+
+std::optional<LabelPlace> LabelPlaces::place(Point point, const std::string& label) {
+  const double width = text_width(label, kLabelSize);
+  const std::array<LabelPlace, 4> places = {{{{point.x + kAside, point.y + 4}, "start"},
+                                             {{point.x - kAside, point.y + 4}, "end"},
+                                             {{point.x, point.y - kAside}, "middle"},
+                                             {{point.x, point.y + kAside + 10}, "middle"}}};
+  for (const LabelPlace& place : places) {
+    const double left = place.at.x - (place.anchor == "start" ? 0 : place.anchor == "end" ? width : width / 2);
+    const Box box{left, place.at.y - kLabelHeight + 2, left + width, place.at.y + 3};
+    if (!is_free(box)) continue;
+    taken_.push_back(box);
+    return place;
+  }
+  return std::nullopt;
+}
+
+}  // namespace millrace

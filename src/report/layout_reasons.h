@@ -1,0 +1,39 @@
+// Why each tensor of a plan has its layout: what the launches that touch it take with this layout and with the best
+// other one. Test: tests/report/layout_reasons_test.cpp
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "measure/measurements.h"
+#include "plan/plan.h"
+
+namespace millrace {
+
+inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
+
+enum class LayoutChoice {
+  callers,     // the caller gives or wants it so
+  fastest,     // for the launches that touch the tensor
+  for_others,  // slower for them, but other tensors of theirs gain
+  only,        // nothing else was measured, or conversions make several
+};
+
+struct LayoutReason {
+  std::string tensor;
+  std::string layout;  // as it is written or given
+  std::string also;    // further layouts, made by conversions; may be empty
+  int launches = 0;    // that touch it
+  double seconds = 0;  // of these launches, each with its fastest candidate for this layout; kNoTime: not measured
+  std::string other;   // the best other layout; empty: none was measured
+  double other_seconds = kNoTime;
+  LayoutChoice choice = LayoutChoice::only;
+  std::string why;  // empty: nothing was measured
+};
+
+// In the order of the plan's buffers. Other tensors may have any layout in these times, so they are what a layout costs
+// at best.
+std::vector<LayoutReason> layout_reasons(const StepPlan& plan, const Measurements& measurements);
+
+}  // namespace millrace

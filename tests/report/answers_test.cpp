@@ -1,0 +1,45 @@
+#include "report/answers.h"
+
+#include <gtest/gtest.h>
+
+#include "report/report_sample.h"
+
+namespace millrace {
+namespace {
+
+TEST(Answers, TheLargestGainIsWhereTheLimitExplainsLeast) {
+  StepMetrics metrics;
+  metrics.peaks = {1e9, "", 1e9, ""};
+  Piece near_the_limit;
+  near_the_limit.name = "near";
+  near_the_limit.bytes = 9e8;
+  near_the_limit.seconds = 1;
+  Piece far = near_the_limit;
+  far.name = "far";
+  far.bytes = 1e8;
+  far.seconds = 0.5;
+  metrics.after = {near_the_limit, far};
+  const Gain gain = largest_gain(metrics);
+  ASSERT_NE(gain.launch, nullptr);
+  EXPECT_EQ(gain.launch->name, "far");
+  EXPECT_NEAR(gain.seconds, 0.4, 1e-12);
+  metrics.peaks = {};
+  EXPECT_EQ(largest_gain(metrics).launch, nullptr);
+}
+
+TEST(Answers, EveryQuestionHasAnAnswerWithNumbers) {
+  const ReportSample sample;
+  const ReportArtefacts artefacts = sample.artefacts();
+  const auto answers = answers_of(artefacts, measure_step(artefacts));
+  ASSERT_EQ(answers.size(), 5U);
+  for (const auto& [question, answer] : answers) {
+    EXPECT_TRUE(question.ends_with("?"));
+    EXPECT_TRUE(answer.ends_with(".")) << answer;
+    EXPECT_NE(answer.find_first_of("0123456789"), std::string::npos) << answer;
+  }
+  EXPECT_NE(answers[0].second.find(" of the step"), std::string::npos);
+  EXPECT_NE(answers[1].second.find("Of the tensors, "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -44,6 +44,10 @@ class Renumbering {
       apply(epilogue.contraction);
       apply(epilogue.absorbed);
     }
+    for (JoinedStack& stack : fused.joined_stacks) {
+      apply(stack.operators);
+      apply(stack.readers);
+    }
   }
 
  private:

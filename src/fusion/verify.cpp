@@ -1,5 +1,8 @@
 #include "fusion/verify.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.h"
 
 namespace millrace {
@@ -8,6 +11,37 @@ namespace {
 Error broken(const std::string& what) {
   return Error::make(ErrorKind::failed, concat("invalid fused graph: ", what),
                      "this is a bug in Millrace: please report it with the program");
+}
+
+bool are_contractions(const Graph& graph, const std::vector<OperatorId>& operators) {
+  return std::all_of(operators.begin(), operators.end(), [&](OperatorId op) {
+    return op.at() < graph.operators.size() && graph.operators[op.at()].kind == OperatorKind::contraction;
+  });
+}
+
+bool is_join_after_copies(const Graph& graph, const std::vector<OperatorId>& operators) {
+  const auto is_a = [&](OperatorKind kind) {
+    return [&graph, kind](OperatorId op) {
+      return op.at() < graph.operators.size() && graph.operators[op.at()].kind == kind;
+    };
+  };
+  return !operators.empty() && is_a(OperatorKind::join)(operators.back()) &&
+         std::all_of(operators.begin(), std::prev(operators.end()), is_a(OperatorKind::copy));
+}
+
+// Operators are in alternatives by their ids, which passes over the graph may change.
+const char* complaint_of_alternatives(const Graph& graph, const FusedGraph& fused) {
+  for (const Stacking& stacking : fused.stackings) {
+    if (!are_contractions(graph, stacking.contractions)) return "a stacking has an operator that is no contraction";
+  }
+  for (const Epilogue& epilogue : fused.epilogues) {
+    if (!are_contractions(graph, {epilogue.contraction})) return "an epilogue is of an operator that is no contraction";
+  }
+  for (const JoinedStack& stack : fused.joined_stacks) {
+    if (!are_contractions(graph, stack.readers)) return "an operator that is no contraction reads a stack";
+    if (!is_join_after_copies(graph, stack.operators)) return "a stack is made of operators that are no join";
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -45,6 +79,7 @@ Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
   }
   if (count != graph.operators.size()) return broken("an operator is in no group");
   if (words != fused.words_after) return broken("the groups' words do not add up");
+  if (const char* complaint = complaint_of_alternatives(graph, fused)) return broken(complaint);
   return Done{};
 }
 

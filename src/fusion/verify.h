@@ -1,4 +1,4 @@
-// Checks a fused graph against its training graph. Tests: tests/fusion/fused_check_test.cpp.
+// Checks a fused graph against its training graph. Tests: tests/fusion/verify_test.cpp.
 #pragma once
 
 #include "autodiff/training_graph.h"

@@ -30,7 +30,8 @@ TEST(VerifyAlternatives, OfStackings) {
     ASSERT_FALSE(fused.stackings.empty());
     fused.stackings.front().contractions.front() = operator_called(training, "weights softmax");
   };
-  EXPECT_EQ(complaint("bert_encoder", change), "invalid fused graph: a stacking has an operator that is no contraction");
+  EXPECT_EQ(complaint("bert_encoder", change),
+            "invalid fused graph: a stacking has an operator that is no contraction");
 }
 
 TEST(VerifyAlternatives, OfEpilogues) {

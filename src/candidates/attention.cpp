@@ -71,9 +71,10 @@ bool can_be_single_kernel(const Attention& attention, const AttentionConfig& con
   const int64_t shares = std::max<int64_t>(1, config.warps / tiles);
   const int64_t columns = config.wgmma ? kWgmmaColumns : kTileRows;
   if (attention.window || attention.has_score_expression()) return false;
-  return attention.backward && attention.heads_per_group() == 1 && config.wgmma == config.rows_in_smem &&
-         rows_of_block(config) >= attention.keys && attention.queries <= kMostQueries &&
-         tiles * shares % config.warps == 0 && attention.inner % (shares * columns) == 0;
+  return attention.backward && attention.has_all_gradients() && attention.heads_per_group() == 1 &&
+         config.wgmma == config.rows_in_smem && rows_of_block(config) >= attention.keys &&
+         attention.queries <= kMostQueries && tiles * shares % config.warps == 0 &&
+         attention.inner % (shares * columns) == 0;
 }
 
 }  // namespace millrace

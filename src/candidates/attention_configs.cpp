@@ -384,6 +384,19 @@ class AttentionConfigs : public ConfigGroups {
     return seen / static_cast<double>(attention_.queries) / static_cast<double>(attention_.keys);
   }
 
+  // Of a score with columns. Each kernel of backward computes the scores and their gradients.
+  double products_of(const AttentionConfig& config) const {
+    const auto inner = static_cast<double>(attention_.inner);
+    const auto values = static_cast<double>(attention_.values);
+    const double both = inner + values;
+    if (!attention_.backward) return both;
+    if (config.single_kernel) return 3 * inner + 2 * values;
+    const double d_k = attention_.has(Operand::d_k) ? inner : 0;
+    const double d_v = attention_.has(Operand::d_v) ? values : 0;
+    return (attention_.has(Operand::d_q) ? both + inner : 0) + (d_k + d_v > 0 ? both + d_k + d_v : 0) +
+           (attention_.d_term.valid() ? both : 0);
+  }
+
   // Products at the tensor cores' speed, including the rows and columns of partly filled tiles.
   double estimate(const AttentionConfig& config) const {
     const auto rounded_up = [](int64_t extent, int64_t step) { return (extent + step - 1) / step * step; };
@@ -391,12 +404,7 @@ class AttentionConfigs : public ConfigGroups {
     const double scores = static_cast<double>(attention_.heads()) *
                           static_cast<double>(rounded_up(attention_.queries, rows)) *
                           static_cast<double>(rounded_up(attention_.keys, config.tile_columns)) * seen_share_;
-    const auto inner = static_cast<double>(attention_.inner);
-    const auto values = static_cast<double>(attention_.values);
-    const double products = !attention_.backward ? inner + values
-                            : config.single_kernel
-                                ? 3 * inner + 2 * values
-                                : 4 * inner + 3 * values + (attention_.d_term.valid() ? inner + values : 0);
+    const double products = products_of(config);
     double bytes = 0;
     for (const TensorId tensor : attention_.tensors)
       bytes +=

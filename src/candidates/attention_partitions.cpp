@@ -22,7 +22,6 @@ AttentionTensor log_sums_of(const Graph& graph, const AttentionPattern& pattern,
   return made;
 }
 
-// What both passes have in common.
 Attention attention_of(const Graph& graph, const AttentionPattern& pattern) {
   Attention made;
   for (const DimId dim : pattern.batch) made.batch.push_back(graph.extent(dim));
@@ -52,31 +51,38 @@ void read_terms(const ScoreExpression& score, Partition& partition) {
   }
 }
 
-AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
-  const std::string result = concat(" (", graph.tensor(pattern.o.tensor).name, ")");
-  const AttentionTensor log_sums = log_sums_of(graph, pattern, statistic);
-  AttentionPartitions made;
-  for (Partition* const partition : {&made.forward, &made.backward}) {
-    partition->kind = PartitionKind::attention;
-    partition->attention = attention_of(graph, pattern);
-    set(partition->attention, Attention::q, pattern.q);
-    set(partition->attention, Attention::k, pattern.k);
-    set(partition->attention, Attention::v, pattern.v);
-    set(partition->attention, Attention::o, pattern.o);
-    set(partition->attention, Attention::log_sums, log_sums);
-    partition->reads = {pattern.q.tensor, pattern.k.tensor, pattern.v.tensor};
-  }
-  Partition& forward = made.forward;
-  forward.name = concat("attention", result);
+// What both passes have in common.
+Partition partition_of(const Graph& graph, const AttentionPattern& pattern, const AttentionTensor& log_sums) {
+  Partition made;
+  made.kind = PartitionKind::attention;
+  made.attention = attention_of(graph, pattern);
+  set(made.attention, Attention::q, pattern.q);
+  set(made.attention, Attention::k, pattern.k);
+  set(made.attention, Attention::v, pattern.v);
+  set(made.attention, Attention::o, pattern.o);
+  set(made.attention, Attention::log_sums, log_sums);
+  made.reads = {pattern.q.tensor, pattern.k.tensor, pattern.v.tensor};
+  return made;
+}
+
+Partition forward_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic,
+                     const AttentionTensor& log_sums) {
+  Partition forward = partition_of(graph, pattern, log_sums);
+  forward.name = concat("attention (", graph.tensor(pattern.o.tensor).name, ")");
   forward.operators = pattern.forward;
   forward.operators.push_back(statistic);
   forward.repeats = pattern.repeated;
   forward.writes = {pattern.o.tensor, log_sums.tensor};
   forward.attention.score = pattern.score;
   read_terms(pattern.score, forward);
+  if (pattern.mask.tensor.valid()) forward.writes.push_back(pattern.mask.tensor);
+  return forward;
+}
 
-  Partition& backward = made.backward;
-  backward.name = concat("attention_dx", result);
+Partition backward_of(const Graph& graph, const AttentionPattern& pattern, const Partition& forward,
+                      const AttentionTensor& log_sums) {
+  Partition backward = partition_of(graph, pattern, log_sums);
+  backward.name = concat("attention_dx (", graph.tensor(pattern.o.tensor).name, ")");
   backward.pass = Pass::backward;
   backward.operators = pattern.backward;
   backward.repeats = forward.operators;
@@ -84,21 +90,29 @@ AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pa
   backward.attention.score = pattern.gradients;
   backward.attention.backward = true;
   set(backward.attention, Attention::d_o, pattern.d_o);
-  set(backward.attention, Attention::d_q, pattern.d_q);
-  set(backward.attention, Attention::d_k, pattern.d_k);
-  set(backward.attention, Attention::d_v, pattern.d_v);
   backward.reads.insert(backward.reads.end(), {pattern.o.tensor, log_sums.tensor, pattern.d_o.tensor});
   read_terms(pattern.gradients, backward);
-  backward.writes = {pattern.d_q.tensor, pattern.d_k.tensor, pattern.d_v.tensor};
+  const auto write = [&](Attention::Operand operand, const AttentionTensor& gradient) {
+    if (!gradient.tensor.valid()) return;
+    set(backward.attention, operand, gradient);
+    backward.writes.push_back(gradient.tensor);
+  };
+  write(Attention::d_q, pattern.d_q);
+  write(Attention::d_k, pattern.d_k);
+  write(Attention::d_v, pattern.d_v);
   if (pattern.d_term.tensor.valid()) {
     backward.attention.d_term = pattern.d_term.tensor;
     backward.attention.d_term_axes = pattern.d_term.axes;
     backward.writes.push_back(pattern.d_term.tensor);
   }
-  if (pattern.mask.tensor.valid()) {
-    forward.writes.push_back(pattern.mask.tensor);
-    backward.reads.push_back(pattern.mask.tensor);
-  }
+  if (pattern.mask.tensor.valid()) backward.reads.push_back(pattern.mask.tensor);
+  return backward;
+}
+
+AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pattern, OperatorId statistic) {
+  const AttentionTensor log_sums = log_sums_of(graph, pattern, statistic);
+  AttentionPartitions made{forward_of(graph, pattern, statistic, log_sums), std::nullopt};
+  if (!pattern.backward.empty()) made.backward = backward_of(graph, pattern, made.forward, log_sums);
   return made;
 }
 
@@ -133,8 +147,10 @@ void add_attentions(const PartitionBuilder& builder, PartitionSet& set) {
     alternatives[set.choice_point_of(first.operators.front())] = choice_point.alternatives.size();
   }
   for (AttentionPartitions& attention : attentions.partitions) {
+    std::vector<Partition*> passes = {&attention.forward};
+    if (attention.backward) passes.push_back(&*attention.backward);
     std::set<size_t> tied;
-    for (const Partition* const partition : {&attention.forward, &attention.backward}) {
+    for (const Partition* const partition : passes) {
       for (const OperatorId op : partition->operators) tied.insert(set.choice_point_of(op));
     }
     size_t together = 1;  // without the attention; with it, at most as many again
@@ -144,11 +160,11 @@ void add_attentions(const PartitionBuilder& builder, PartitionSet& set) {
                         " other alternatives, too many to try it with"));
       continue;
     }
-    set.tie(attention.forward, attention.backward);
-    const OperatorId any = attention.backward.operators.front();
-    std::string forward = set.add(std::move(attention.forward));
-    std::string backward = set.add(std::move(attention.backward));
-    set.bundle({std::move(forward), std::move(backward)});
+    set.tie(attention.forward, *passes.back());
+    const OperatorId any = attention.forward.operators.front();
+    std::vector<std::string> names;
+    for (Partition* const partition : passes) names.push_back(set.add(std::move(*partition)));
+    if (names.size() > 1) set.bundle(std::move(names));
     alternatives[set.choice_point_of(any)] = 2 * together;
   }
 }

@@ -1,6 +1,7 @@
 // Fused attention: a partition for each pass. Test: tests/candidates/attention_partitions_test.cpp
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "autodiff/training_graph.h"
@@ -11,7 +12,7 @@ namespace millrace {
 // Forward writes the rows' statistics instead of the softmax, so either both run or neither.
 struct AttentionPartitions {
   Partition forward;
-  Partition backward;
+  std::optional<Partition> backward;  // nothing if no gradient is needed
 };
 
 struct FoundAttentionPartitions {

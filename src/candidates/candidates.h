@@ -102,7 +102,7 @@ struct Attention {
   using Axes = AttentionAxes;
 
   bool backward = false;
-  std::array<TensorId, kOperands> tensors;  // invalid: not in this pass
+  std::array<TensorId, kOperands> tensors;  // invalid: not in this pass, or a gradient that is not needed
   std::array<Axes, kOperands> axes;
   std::vector<int64_t> batch;  // extents
   int64_t queries = 1;
@@ -118,6 +118,8 @@ struct Attention {
   TensorId mask;  // if valid: the mask of the dropout after the softmax
   Axes mask_axes;
 
+  bool has(Operand operand) const { return tensors[operand].valid(); }
+  bool has_all_gradients() const { return has(d_q) && has(d_k) && has(d_v); }
   bool writes(Operand operand) const { return backward ? operand >= d_q : operand == o || operand == log_sums; }
   // Whether a batch index counts heads that share their keys and values: grouped or multi-query attention.
   bool is_group(size_t batch_index) const { return axes[k].batch[batch_index] < 0; }

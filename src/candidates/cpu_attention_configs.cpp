@@ -21,12 +21,14 @@ constexpr int64_t kPackedStep = 16;  // a vector of the prelude
 
 int rounded_to_step(int64_t extent) { return static_cast<int>((extent + kPackedStep - 1) / kPackedStep * kPackedStep); }
 
-// Products of a score with columns: two in forward; in backward five, and two more for the gradient of a term.
+// Products of a score with columns: two in forward; in backward two, one for each gradient, and two more for that of a
+// term.
 double products_of(const Attention& attention) {
   const auto inner = static_cast<double>(attention.inner);
   const auto values = static_cast<double>(attention.values);
   if (!attention.backward) return inner + values;
-  return 3 * inner + 2 * values + (attention.d_term.valid() ? inner + values : 0);
+  return inner + values + (attention.has(Attention::d_q) ? inner : 0) + (attention.has(Attention::d_k) ? inner : 0) +
+         (attention.has(Attention::d_v) ? values : 0) + (attention.d_term.valid() ? inner + values : 0);
 }
 
 }  // namespace

@@ -47,9 +47,12 @@ class Matcher : public BackwardMatch {
       if (!logit) return kOtherTerm;
       by->expression().logit = *logit;
     }
-    const OperatorId d_q = producers_[made_.d_q.tensor.at()];
-    backward.expression().d_score = read(backward, op(d_q).inputs[op(d_q).inputs[0].tensor == d_scores_ ? 0 : 1], d_q);
-    if (!backward.expression().d_score) return kOtherTerm;
+    if (d_scores_.valid()) {
+      const OperatorId reader = producers_[(made_.d_q.tensor.valid() ? made_.d_q : made_.d_k).tensor.at()];
+      const std::vector<Access>& inputs = op(reader).inputs;
+      backward.expression().d_score = read(backward, inputs[inputs[0].tensor == d_scores_ ? 0 : 1], reader);
+      if (!backward.expression().d_score) return kOtherTerm;
+    }
     if (d_term_.valid()) {
       backward.expression().d_term = read(backward, op(d_term_).inputs[0], d_term_);
       if (!backward.expression().d_term) return kOtherTerm;
@@ -66,7 +69,7 @@ class Matcher : public BackwardMatch {
   ScoreBuilder builder() const {
     ScoreBuilder made(graph_, producers_, made_.batch.size(), kept_);
     made.give(result_of(scores_), roles_.at(result_of(scores_)), ScoreNode::Kind::score);
-    made.give(d_path_.front(), roles_.at(d_path_.front()), ScoreNode::Kind::gradient);
+    if (!d_path_.empty()) made.give(d_path_.front(), roles_.at(d_path_.front()), ScoreNode::Kind::gradient);
     for (const PathStep& step : path_) made.require(result_of(step.op));
     for (const TensorId gradient : d_path_) made.require(gradient);
     for (const auto& [copy, original] : recomputed_) made.add_copy(copy, original);

@@ -1,6 +1,6 @@
 // Recognizes attention in a training graph: contraction, any elementwise operators, softmax, [dropout,] contraction,
-// and all gradients. Groups of heads may share keys and values. Matches structure and indices, never names. Test:
-// tests/ir/attention_test.cpp
+// and the gradients that are needed: all, some or none. Groups of heads may share keys and values. Matches structure
+// and indices, never names. Test: tests/ir/attention_test.cpp
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace millrace {
 // o = dropout(softmax(f(scale · q kᵀ))) v, with an elementwise f. Only its own operators read the intermediate tensors.
 struct AttentionPattern {
   std::vector<OperatorId> forward;   // in the graph's order
-  std::vector<OperatorId> backward;  // in the graph's order; includes recomputed forward operators
+  std::vector<OperatorId> backward;  // in the graph's order; includes recomputed forward operators; empty in inference
   std::vector<OperatorId> repeated;  // forward operators that others need too: positions
   OperatorId softmax;
   KeyWindow window;              // the keys that a query sees
@@ -24,7 +24,7 @@ struct AttentionPattern {
   ScoreExpression gradients;     // f and its gradients
   std::vector<TensorId> scales;  // of the scores
   AttentionTensor q, k, v, o;
-  AttentionTensor d_o, d_q, d_k, d_v;
+  AttentionTensor d_o, d_q, d_k, d_v;  // invalid where no gradient is needed
   AttentionTensor d_term;  // the gradient of a term, summed over the batch indices that it lacks; invalid without one
   AttentionTensor logits;  // the softmax's input
   AttentionTensor mask;    // of the dropout; invalid if there is no dropout

@@ -16,12 +16,20 @@ bool same_scales(const Operator& one, const Operator& other) {
 }  // namespace
 
 const char* BackwardMatch::match_backward() {
-  for (auto match : {&BackwardMatch::match_recomputed, &BackwardMatch::match_output_gradients,
+  if (!is_differentiated()) return nullptr;
+  for (auto match : {&BackwardMatch::match_recomputed, &BackwardMatch::match_values_gradient,
                      &BackwardMatch::match_softmax_gradients, &BackwardMatch::match_chain_gradients,
                      &BackwardMatch::match_score_gradients, &BackwardMatch::match_term_gradient}) {
     if (const char* const reason = (this->*match)()) return reason;
   }
-  return nullptr;
+  const bool complete = d_path_.empty() ? made_.d_v.tensor.valid() : d_scores_.valid() || d_term_.valid();
+  return complete ? nullptr : kOtherGradients;
+}
+
+bool BackwardMatch::is_differentiated() const {
+  const auto is_read = [&](TensorId tensor) { return !readers_of(tensor, Pass::backward).empty(); };
+  return std::any_of(inside_.begin(), inside_.end(), is_read) ||
+         (made_.mask.tensor.valid() && is_read(made_.mask.tensor));
 }
 
 bool BackwardMatch::is_copy_of(TensorId tensor, TensorId forward) const {
@@ -78,7 +86,14 @@ bool BackwardMatch::take_gradient(OperatorId contraction, AttentionTensor& into,
   return true;
 }
 
-const char* BackwardMatch::match_output_gradients() {
+bool BackwardMatch::take_output_gradient(OperatorId contraction, size_t input, const Roles& indices) {
+  const Access& gradient = op(contraction).inputs[input];
+  const std::optional<Roles> axes = roles_along(gradient, indices);
+  const bool other = made_.d_o.tensor.valid() && made_.d_o.tensor != gradient.tensor;
+  return axes && !other && note(made_.d_o, gradient.tensor, *axes, with_batch({kQueryRole, kValueRole}));
+}
+
+const char* BackwardMatch::match_values_gradient() {
   OperatorId d_values;
   TensorId weights;  // the tensor or copy that it reads
   for (const auto& tensor : copies_of(dropped())) {
@@ -88,25 +103,15 @@ const char* BackwardMatch::match_output_gradients() {
     d_values = found;
     weights = tensor;
   }
-  if (!d_values.valid()) return "not all of its gradients are needed";
-  const TensorId d_o = other_operand(d_values, weights);
+  if (!d_values.valid()) return nullptr;
   std::optional<Roles> indices = indices_of(d_values);
   if (!indices || op(d_values).inputs.size() > 2) return kOtherGradients;
   for (Role& role : *indices) role = role == kNoRole ? kValueRole : role;
-  const Operator& d_values_op = op(d_values);
-  const Access& gradient = d_values_op.inputs[d_values_op.inputs[0].tensor == d_o ? 0 : 1];
-  const std::optional<Roles> axes = roles_along(gradient, *indices);
-  if (!axes || !is_reduced_exactly(d_values_op, *indices, queries_and_groups()) ||
-      !note(made_.d_o, d_o, *axes, with_batch({kQueryRole, kValueRole})) ||
-      !take_gradient(d_values, made_.d_v, with_batch_of_keys({kKeyRole, kValueRole})))
-    return kOtherGradients;
-  d_chain_ = contraction_of(d_o, made_.v.tensor, {kValueRole});
-  if (!d_chain_.valid()) return "not all of its gradients are needed";
-  AttentionTensor d_weights;
-  if (op(d_chain_).inputs.size() > 2 || !take_gradient(d_chain_, d_weights, with_batch({kQueryRole, kKeyRole})))
-    return kOtherGradients;
-  inside_.insert(d_weights.tensor);
-  return nullptr;
+  const size_t gradient = op(d_values).inputs[0].tensor == weights ? 1 : 0;
+  const bool taken = is_reduced_exactly(op(d_values), *indices, queries_and_groups()) &&
+                     take_output_gradient(d_values, gradient, *indices) &&
+                     take_gradient(d_values, made_.d_v, with_batch_of_keys({kKeyRole, kValueRole}));
+  return taken ? nullptr : kOtherGradients;
 }
 
 std::vector<TensorId> BackwardMatch::copies_of(TensorId forward) const {
@@ -117,29 +122,57 @@ std::vector<TensorId> BackwardMatch::copies_of(TensorId forward) const {
   return found;
 }
 
+OperatorId BackwardMatch::find_softmax_gradient() const {
+  OperatorId found;
+  for (const TensorId weights : copies_of(result_of(made_.softmax))) {
+    for (const OperatorId reader : readers_of(weights, Pass::backward)) {
+      if (op(reader).kind != OperatorKind::softmax_dx || op(reader).inputs[0].tensor != weights) continue;
+      if (found.valid()) return {};
+      found = reader;
+    }
+  }
+  return found;
+}
+
 const char* BackwardMatch::match_softmax_gradients() {
-  const auto match = [&](OperatorKind kind, OperatorId original, size_t gradient) {
-    if (!original.valid()) return true;
-    const OperatorId next = only(kind, result_of(d_chain_), Pass::backward);
-    if (!next.valid() || op(next).inputs[gradient].tensor != result_of(d_chain_)) return false;
-    const std::optional<Roles> indices = add_to_chain(next);
-    if (!indices) return false;
-    const Operator& next_op = op(next);
-    if (kind == OperatorKind::dropout_dx && next_op.inputs[0].tensor != made_.mask.tensor) return false;
-    if (kind == OperatorKind::softmax_dx && !(is_copy_of(next_op.inputs[0].tensor, result_of(made_.softmax)) &&
-                                              is_reduced_exactly(next_op, *indices, {kKeyRole})))
-      return false;
-    made_.backward.push_back(next);
-    d_chain_ = next;
-    return true;
-  };
-  const bool matched =
-      match(OperatorKind::dropout_dx, dropout_, 1) && match(OperatorKind::softmax_dx, made_.softmax, 1);
-  return matched ? nullptr : kOtherGradients;
+  const OperatorId d_softmax = find_softmax_gradient();
+  if (!d_softmax.valid()) return nullptr;
+  std::optional<Roles> indices = add_to_chain(d_softmax);
+  if (!indices || !is_reduced_exactly(op(d_softmax), *indices, {kKeyRole})) return kOtherGradients;
+  made_.backward.push_back(d_softmax);
+  const Access* gradient = &op(d_softmax).inputs[1];
+  if (dropout_.valid()) {
+    const OperatorId d_dropout = producers_[gradient->tensor.at()];
+    if (!d_dropout.valid() || op(d_dropout).kind != OperatorKind::dropout_dx) return kOtherGradients;
+    if (op(d_dropout).inputs[0].tensor != made_.mask.tensor) return kOtherGradients;
+    indices = add_to_chain(d_dropout);
+    if (!indices) return kOtherGradients;
+    made_.backward.push_back(d_dropout);
+    gradient = &op(d_dropout).inputs[1];
+  }
+  const std::optional<Roles> axes = roles_along(*gradient, *indices);
+  if (!axes) return kOtherGradients;
+  roles_[gradient->tensor] = *axes;
+  inside_.insert(gradient->tensor);
+  d_path_ = {result_of(d_softmax)};
+  return match_weights_gradient(gradient->tensor);
+}
+
+const char* BackwardMatch::match_weights_gradient(TensorId d_weights) {
+  const OperatorId contraction = producers_[d_weights.at()];
+  if (!contraction.valid() || op(contraction).kind != OperatorKind::contraction) return kOtherGradients;
+  const std::vector<Access>& inputs = op(contraction).inputs;
+  if (inputs.size() != 2 || (inputs[0].tensor == made_.v.tensor) == (inputs[1].tensor == made_.v.tensor))
+    return kOtherGradients;
+  const std::optional<Roles> indices = indices_of(contraction);
+  const bool taken = indices && is_reduced_exactly(op(contraction), *indices, {kValueRole}) &&
+                     take_output_gradient(contraction, inputs[0].tensor == made_.v.tensor ? 1 : 0, *indices);
+  if (!taken) return kOtherGradients;
+  made_.backward.push_back(contraction);
+  return nullptr;
 }
 
 const char* BackwardMatch::match_chain_gradients() {
-  d_path_ = {result_of(d_chain_)};
   for (size_t k = 0; k < d_path_.size(); ++k) {
     for (const OperatorId reader : readers_of(d_path_[k], Pass::backward)) {
       if (!applies_to_scores(op(reader).kind) || is_in(made_.backward, reader)) continue;
@@ -155,14 +188,17 @@ const char* BackwardMatch::match_score_gradients() {
   for (const TensorId gradient : d_path_) {
     const OperatorId d_q = contraction_of(gradient, made_.k.tensor, {kKeyRole});
     const OperatorId d_k = contraction_of(gradient, made_.q.tensor, queries_and_groups());
-    if (!d_q.valid() || !d_k.valid()) continue;
-    if (!same_scales(op(d_q), op(scores_)) || !same_scales(op(d_k), op(scores_))) return kOtherGradients;
+    if (!d_q.valid() && !d_k.valid()) continue;
     d_scores_ = gradient;
-    const bool taken = take_gradient(d_q, made_.d_q, with_batch(with_inner({kQueryRole}))) &&
-                       take_gradient(d_k, made_.d_k, with_batch_of_keys(with_inner({kKeyRole})));
+    const auto take = [&](OperatorId contraction, AttentionTensor& into, const Roles& wanted) {
+      return !contraction.valid() ||
+             (same_scales(op(contraction), op(scores_)) && take_gradient(contraction, into, wanted));
+    };
+    const bool taken = take(d_q, made_.d_q, with_batch(with_inner({kQueryRole}))) &&
+                       take(d_k, made_.d_k, with_batch_of_keys(with_inner({kKeyRole})));
     return taken ? nullptr : kOtherGradients;
   }
-  return "not all of its gradients are needed";
+  return nullptr;
 }
 
 const char* BackwardMatch::match_term_gradient() {

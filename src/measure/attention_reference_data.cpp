@@ -383,9 +383,9 @@ class Heads {
     add_score_gradients(point, head, gradients);
     give(head.o.value, Attention::o, point);
     give(head.log_sums.value, Attention::log_sums, point);
-    scatter(gradients.d_q, Attention::d_q, point);
-    scatter(gradients.d_k, Attention::d_k, point);
-    scatter(gradients.d_v, Attention::d_v, point);
+    if (attention_.has(Attention::d_q)) scatter(gradients.d_q, Attention::d_q, point);
+    if (attention_.has(Attention::d_k)) scatter(gradients.d_k, Attention::d_k, point);
+    if (attention_.has(Attention::d_v)) scatter(gradients.d_v, Attention::d_v, point);
   }
 
   void add_output(int64_t query, const Row& row, Head& head) const {
@@ -435,8 +435,9 @@ class Heads {
 
   // From the gradients of the logits to those of the queries, the keys and a term.
   void add_score_gradients(int64_t point, const Head& head, Gradients& to) {
+    if (!attention_.has(Attention::d_q) && !attention_.has(Attention::d_k) && !attention_.d_term.valid()) return;
     const ScoreEvaluator::Gradients found = evaluator_.gradients(head.scores, to.d_logits, term_at(point));
-    for (int64_t query = 0; query < attention_.queries; ++query) {
+    for (int64_t query = 0; query < attention_.queries && !found.d_scores.empty(); ++query) {
       for (int64_t key = 0; key < attention_.keys; ++key) {
         const ScoreNumber& d_score = found.d_scores[static_cast<size_t>(query * attention_.keys + key)];
         if (d_score.value == 0 && d_score.error == 0) continue;  // hidden

@@ -151,7 +151,8 @@ ScoreEvaluator::Gradients ScoreEvaluator::gradients(const ScoreMatrix& scores, c
   const ScoreExpression& expression = attention_.score;
   if (!attention_.has_score_expression()) return {d_logits, {}};
   Values<ScoreNumber> made = values(scores, d_logits, term);
-  return {made[*expression.d_score], expression.d_term ? made[*expression.d_term] : ScoreMatrix()};
+  return {expression.d_score ? made[*expression.d_score] : ScoreMatrix(),
+          expression.d_term ? made[*expression.d_term] : ScoreMatrix()};
 }
 
 double slope_of(const Graph& graph, const ScoreExpression& expression) {

@@ -25,8 +25,8 @@ class ScoreEvaluator {
   ScoreMatrix logits(const ScoreMatrix& scores, const Term& term) const;
 
   struct Gradients {
-    ScoreMatrix d_scores;
-    ScoreMatrix d_terms;  // empty if no term has a gradient
+    ScoreMatrix d_scores;  // empty if neither queries nor keys have a gradient
+    ScoreMatrix d_terms;   // empty if no term has a gradient
   };
   // `d_logits`: the gradients of the logits.
   Gradients gradients(const ScoreMatrix& scores, const ScoreMatrix& d_logits, const Term& term) const;

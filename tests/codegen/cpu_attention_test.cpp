@@ -54,7 +54,7 @@ class CpuAttentions : public ::testing::Test {
     std::string kernel;
   };
 
-  static Attentions attentions_of(const std::string& text, int threads) {
+  static Attentions attentions_of(const std::string& text, int threads, size_t passes) {
     Attentions made;
     made.name = text;
     Recomputed fused = add_row_statistics(save_predicates(training_of(text), false));
@@ -68,7 +68,7 @@ class CpuAttentions : public ::testing::Test {
     made.candidates = std::move(*found);
     std::erase_if(made.candidates.partitions,
                   [](const PartitionCandidates& each) { return each.partition.kind != PartitionKind::attention; });
-    EXPECT_EQ(made.candidates.partitions.size(), 2U) << text;
+    EXPECT_EQ(made.candidates.partitions.size(), passes) << text;
     for (PartitionCandidates& each : made.candidates.partitions) {
       find_configs(made.training.graph, made.candidates.domains, options, each);
       EXPECT_FALSE(each.candidates.empty())
@@ -78,8 +78,8 @@ class CpuAttentions : public ::testing::Test {
   }
 
   // Draws so many candidates of each pass.
-  void take(const std::string& text, size_t count, int threads = 2) {
-    made_.push_back(std::make_unique<Attentions>(attentions_of(text, threads)));
+  void take(const std::string& text, size_t count, int threads = 2, size_t passes = 2) {
+    made_.push_back(std::make_unique<Attentions>(attentions_of(text, threads, passes)));
     const Attentions& made = *made_.back();
     for (const PartitionCandidates& each : made.candidates.partitions) {
       for (size_t k = 0; k < count && !each.candidates.empty(); ++k)
@@ -149,6 +149,26 @@ TEST_F(CpuAttentions, GroupedHeads) {
     program.weights = "dropout(softmax(causal_mask(s)), p=0.25)";
     take(text_with(program, {65, 65, 8, 24}, "float32"), 1);
   }
+  run();
+}
+
+TEST_F(CpuAttentions, OfSomeGradientsOrNone) {
+  const std::array<const char*, 3> types = {"float32", "bfloat16", "float16"};
+  size_t count = 0;
+  for (const NamedAttention& each : attentions_of_some_gradients())
+    take(text_with(each.program, {75, 75, 16, 24}, types[count++ % types.size()]), 1);
+  AttentionProgram program = attentions_of_some_gradients().front().program;
+  program.q = "jp";
+  program.k = "kp";
+  program.v = "kw";
+  program.scores = "jk";
+  program.o = "jw";
+  for (const char* const without : {"kv", "q"}) {  // several threads share a head
+    program.without_gradient = without;
+    take(text_with(program, {65, 300, 8, 24}, "float32"), 2, 3);
+  }
+  for (const NamedAttention& each : attentions_without_gradients())
+    take(text_with(each.program, {75, 75, 16, 24}, "float32"), 1, 2, 1);
   run();
 }
 

@@ -15,6 +15,7 @@
 #include "exec/gpu_executor.h"
 #include "fusion/fusion_text.h"
 #include "golden/golden.h"
+#include "ir/attention_family.h"
 #include "measure/gpu/gpu_checker.h"
 
 namespace millrace {
@@ -68,6 +69,18 @@ class CudaCompile : public testing::Test {
 
   std::unique_ptr<GpuCompiler> compiler_;
 };
+
+TEST_F(CudaCompile, AttentionsOfSomeGradients) {
+  std::vector<std::string> sources;
+  for (const auto& attentions : {attentions_of_some_gradients(), attentions_without_gradients()}) {
+    for (const NamedAttention& each : attentions) {
+      const TriedProgram program = tried_program(each.name, each.program.text(), {"J=24", "K=40", "P=16", "W=32"},
+                                                 "float16", nullptr, TriedOn::gpu);
+      for (std::string& source : sources_of(program)) sources.push_back(std::move(source));
+    }
+  }
+  compile_all(sources, {"sm_90"});
+}
 
 TEST_F(CudaCompile, EveryKernelOfEveryModel) {
   std::vector<std::string> sources;

@@ -53,4 +53,35 @@ inline std::vector<NamedAttention> attention_family() {
   return made;
 }
 
+// Attentions of which not all operands need a gradient, as with frozen weights.
+inline std::vector<NamedAttention> attentions_of_some_gradients() {
+  const auto made = [](std::string without, std::string arguments, std::string weights) {
+    NamedAttention one = attention_with("no gradients of " + without, std::move(arguments), std::move(weights));
+    one.program.without_gradient = std::move(without);
+    return one;
+  };
+  std::vector<NamedAttention> all = {
+      made("kv", "", "dropout(softmax(s), p=0.25)"),
+      made("qv", "", "softmax(causal_mask(2.0 * np.tanh(s / 2.0)))"),
+      made("qk", "", "dropout(softmax(causal_mask(s)), p=0.25)"),
+      made("q", ", c: float16[H, J, K]", "softmax(s + c)"),
+      made("k", "", "softmax(causal_mask(s))"),
+      made("v", "", "dropout(softmax(s), p=0.25)"),
+      made("qkv", ", c: float16[H, J, K]", "softmax(np.tanh(s) + c)"),
+      made("qk", ", m: bool_[B, K]", "softmax(np.where(m[:, None, None, :], s, -1e9))"),
+  };
+  all[1].program.q = "bhrjp";  // grouped heads
+  all[1].program.scores = "bhrjk";
+  all[1].program.o = "bhrjw";
+  return all;
+}
+
+// Inference: backward has nothing of it.
+inline std::vector<NamedAttention> attentions_without_gradients() {
+  std::vector<NamedAttention> all = {attention_with("plain", "", "softmax(causal_mask(s))"),
+                                     attention_with("soft-cap", "", "softmax(2.0 * np.tanh(s / 2.0))")};
+  for (NamedAttention& each : all) each.program.without_gradient = "qkv";
+  return all;
+}
+
 }  // namespace millrace

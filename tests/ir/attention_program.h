@@ -21,8 +21,9 @@ struct AttentionProgram {
   std::string weights = "dropout(softmax(s), p=0.25)";  // of s
   std::string factor = "";                              // of o
   std::string type = "float16";
-  std::string arguments = "";  // further ones
-  std::string more = "";       // lines before the return
+  std::string without_gradient = "";  // of q, k and v
+  std::string arguments = "";         // further ones
+  std::string more = "";              // lines before the return
   std::string results = "o";
   std::string of_q = "q";  // the tensors in their roles
   std::string of_k = "k";
@@ -33,7 +34,8 @@ struct AttentionProgram {
     const auto tensor = [&](const std::string& name, const std::string& axes) {
       std::vector<std::string> sizes;
       for (const char axis : axes) sizes.emplace_back(1, static_cast<char>(axis - 'a' + 'A'));
-      return concat(name, ": ", type, "[", join(sizes, ", "), "]");
+      const bool fixed = without_gradient.find(name) != std::string::npos;
+      return concat(name, fixed ? ": fixed." : ": ", type, "[", join(sizes, ", "), "]");
     };
     return concat("B = 2\nG = 3\nH = 3\nJ = 5\nK = ", keys, "\nP = 4\nR = 2\nW = 6\nX = 2\n\n\ndef layer(",
                   tensor("q", q), ", ", tensor("k", k), ", ", tensor("v", v), arguments, "):\n    s = ", scale,

@@ -5,6 +5,7 @@
 
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
+#include "ir/attention_family.h"
 #include "ir/attention_program.h"
 
 namespace millrace {
@@ -234,10 +235,32 @@ TEST(Attentions, IntermediateTensorsHaveNoOtherReader) {
          [](Program& p) { p.results = "o, np.sum(s, axis=3)"; });
   expect("another operator reads one of its intermediate tensors",
          [](Program& p) { p.results = "o, np.sum(a, axis=3)"; });
-  expect("not all of its gradients are needed", [](Program& p) {
-    p.arguments = ", f: fixed.float16[B, H, J, P]";
-    p.of_q = "f";
-  });
+}
+
+// What is needed is found; nothing else is, and nothing is missing.
+TEST(Attentions, HaveTheGradientsThatAreNeeded) {
+  const auto gradients_of = [](const AttentionProgram& program) {
+    const TrainingGraph training = training_of(program.text());
+    const FoundAttentions found = found_in(training);
+    EXPECT_EQ(found.attentions.size(), 1U) << program.text();
+    EXPECT_EQ(found.rejected.size(), 0U) << program.text() << attentions_in(training);
+    if (found.attentions.empty()) return std::string("none");
+    const AttentionPattern& pattern = found.attentions.front();
+    EXPECT_EQ(pattern.d_o.tensor.valid(), !pattern.backward.empty()) << program.text();
+    std::string names;
+    if (pattern.d_q.tensor.valid()) names += "q";
+    if (pattern.d_k.tensor.valid()) names += "k";
+    if (pattern.d_v.tensor.valid()) names += "v";
+    if (pattern.d_term.tensor.valid()) names += "+term";
+    return names;
+  };
+  std::vector<std::string> all;
+  for (const NamedAttention& each : attentions_of_some_gradients()) all.push_back(gradients_of(each.program));
+  EXPECT_EQ(join(all, " "), "q k v kv+term qv qk +term v");
+  for (const NamedAttention& each : attentions_without_gradients()) {
+    EXPECT_EQ(gradients_of(each.program), "");
+    EXPECT_TRUE(found_in(training_of(each.program.text())).attentions.front().backward.empty());
+  }
 }
 
 // A softmax that does not read a contraction, or that no contraction reads, is not rejected with a reason.

@@ -36,7 +36,7 @@ Attentions attentions_of(const std::string& text) {
     if (each.partition.kind == PartitionKind::attention)
       (each.partition.pass == Pass::forward ? made.forward : made.backward) = each.partition;
   }
-  EXPECT_FALSE(made.backward.operators.empty()) << text;
+  EXPECT_FALSE(made.forward.operators.empty()) << text;
   return made;
 }
 
@@ -69,6 +69,7 @@ std::vector<AttentionProgram> programs() {
 std::vector<AttentionProgram> all_programs() {
   std::vector<AttentionProgram> made = programs();
   for (const NamedAttention& each : attention_family()) made.push_back(each.program);
+  for (const NamedAttention& each : attentions_of_some_gradients()) made.push_back(each.program);
   return made;
 }
 

@@ -25,7 +25,8 @@ class AttentionTrials : public ScratchTest {
  protected:
   // Queries, keys, inner columns and values.
   using Sizes = std::array<int, 4>;
-  void take(const AttentionProgram& program, const Sizes& sizes = {24, 40, 16, 32}) {
+  static constexpr Sizes kUsual = {24, 40, 16, 32};
+  void take(const AttentionProgram& program, const Sizes& sizes = kUsual, size_t passes = 2) {
     std::string text = program.text();
     const std::array<std::string, 4> given = {"J = 5", "K = 7", "P = 4", "W = 6"};
     for (size_t k = 0; k < given.size(); ++k) {
@@ -43,7 +44,7 @@ class AttentionTrials : public ScratchTest {
     candidates_ = std::move(*found);
     std::erase_if(candidates_.partitions,
                   [](const PartitionCandidates& each) { return each.partition.kind != PartitionKind::attention; });
-    ASSERT_EQ(candidates_.partitions.size(), 2U);
+    ASSERT_EQ(candidates_.partitions.size(), passes);
     for (PartitionCandidates& each : candidates_.partitions) {
       find_configs(training_.graph, candidates_.domains, options, each);
       ASSERT_FALSE(each.candidates.empty()) << each.partition.name;
@@ -112,6 +113,23 @@ TEST_F(AttentionTrials, WithFormulasAndWindows) {
     if (program.keys == 5) program.keys = 24;  // as many as queries
     take(program);
     try_some(is_long_run() ? 3 : 1);
+  }
+}
+
+// All in a long run, otherwise one without a gradient of the queries, and one of the values only.
+TEST_F(AttentionTrials, WithFormulasAndSomeGradients) {
+  const std::vector<NamedAttention> some = attentions_of_some_gradients();
+  for (size_t k = 0; k < some.size(); ++k) {
+    if (!is_long_run() && k != 2 && k != 3) continue;
+    SCOPED_TRACE(some[k].name);
+    take(some[k].program);
+    try_some(is_long_run() ? 3 : 1);
+  }
+  for (const NamedAttention& each : attentions_without_gradients()) {
+    SCOPED_TRACE(each.name);
+    take(each.program, kUsual, 1);
+    try_some(1);
+    if (!is_long_run()) break;
   }
 }
 

@@ -160,6 +160,7 @@ class GpuReferenceTest : public ScratchTest {
     programs[4].scores = "bhrjk";
     programs[4].o = "bjhrw";
     for (const NamedAttention& each : attention_family()) programs.push_back(each.program);
+    for (const NamedAttention& each : attentions_of_some_gradients()) programs.push_back(each.program);
     for (const AttentionProgram& program : programs) {
       SCOPED_TRACE(program.text());
       check_all(training_of(program.text()));

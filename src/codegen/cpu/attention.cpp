@@ -170,6 +170,9 @@ class CpuAttentionGenerator {
     constant("long", "kLast", attention_.keys_seen().last);
     constant("long", "kSplits", splits());
     const std::vector<int64_t> steps = mask_strides();
+    constant("bool", "kStoresDq", attention_.has(Operand::d_q) ? 1 : 0);
+    constant("bool", "kStoresDk", attention_.has(Operand::d_k) ? 1 : 0);
+    constant("bool", "kStoresDv", attention_.has(Operand::d_v) ? 1 : 0);
     constant("bool", "kDropout", attention_.mask.valid() ? 1 : 0);
     constant("bool", "kMaskBits", stores_mask_bits() ? 1 : 0);
     constant("long", "kMaskQuery", stride(steps, attention_.mask_axes.query));
@@ -256,7 +259,10 @@ class CpuAttentionGenerator {
     add_batch_indices(is_member);
     line(2, concat("return mr::", attention_.backward ? "BackwardHead" : "ForwardHead", "<S, X>{"));
     for (size_t k = 0; k < Attention::kOperands; ++k) {
-      if (attention_.tensors[k].valid()) line(4, concat(matrix(static_cast<Operand>(k)), ","));
+      const auto operand = static_cast<Operand>(k);
+      if (attention_.has(operand)) line(4, concat(matrix(operand), ","));
+      if (!attention_.has(operand) && attention_.writes(operand))
+        line(4, "{nullptr, 0, 0},");  // a gradient nobody needs
     }
     line(4, concat(mask_text(), ","));
     line(4, concat(score_text(), ","));
@@ -319,6 +325,7 @@ class CpuAttentionGenerator {
     in_threads(0, concat("for (long share = ", shares, "L * thread / ", config_.threads, "; share < ", shares,
                          "L * (thread + 1) / ", config_.threads, "; ++share) mr::attention_backward_share<S>(head, ",
                          "share / S::kSplits, share % S::kSplits, args->scratch + share * ", bytes, "L)"));
+    if (!attention_.has(Operand::d_q)) return;
     in_threads(0, concat("for (long group = 0; group < ", groups(), "; ++group) mr::sum_shares<S>(head, group, ",
                          share_of(attention_.heads_per_group() * tiles_of_queries()),
                          ", args->scratch + group * S::kSplits * ", bytes, "L, ", bytes, "L)"));

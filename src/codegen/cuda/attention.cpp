@@ -57,7 +57,7 @@ class AttentionGenerator {
            "attention_backward_dq",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
-      add_dk_dv();
+      if (attention_.has(Operand::d_k) || attention_.has(Operand::d_v)) add_dk_dv();
       if (attention_.d_term.valid()) add_d_term();
     }
     return std::move(made_);
@@ -230,6 +230,9 @@ class AttentionGenerator {
     line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     add_window(text);
+    constant(text, "bool", "kStoresDq", attention_.has(Operand::d_q) ? 1 : 0);
+    constant(text, "bool", "kStoresDk", attention_.has(Operand::d_k) ? 1 : 0);
+    constant(text, "bool", "kStoresDv", attention_.has(Operand::d_v) ? 1 : 0);
     constant(text, "bool", "kDropout", masked ? 1 : 0);
     constant(text, "bool", "kWgmma", config.wgmma ? 1 : 0);
     constant(text, "bool", "kRowsInSmem", config.rows_in_smem ? 1 : 0);
@@ -449,7 +452,9 @@ class AttentionGenerator {
                 "LL;"));
   }
 
+  // A gradient that nobody needs has no matrix.
   void add_matrix(Operand operand, int depth) {
+    if (!attention_.has(operand)) return line(made_.text, depth, concat("const mr::NoGradient ", kNames[operand], ";"));
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const std::string element = concat(attention_.writes(operand) ? "" : "const ", type);
     const auto value = [&](size_t number) {

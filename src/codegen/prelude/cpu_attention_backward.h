@@ -10,7 +10,7 @@ struct BackwardHead {
   Matrix<const typename S::T> q, k, v, o;
   Matrix<const float> log_sums;
   Matrix<const typename S::T> d_o;
-  Matrix<typename S::T> d_q, d_k, d_v;
+  Matrix<typename S::T> d_q, d_k, d_v;  // null where S::kStoresDq, Dk or Dv is false
   AttentionMask mask;
   X score;
   float scale;
@@ -154,10 +154,12 @@ void find_gradients(const GradientTile<S>& to, const PackedQueries<S>& queries, 
   for (i64 row = 0; row < tile.queries; ++row) {
     const SeenKeys seen = tile.seen(row);
     to.for_each_vector(queries, head, tile, row, [&](i64 c, VecF x, VecF dropped, VecF g) {
-      VecF d_score = head.score.d_score(x, g, tile.query + row, tile.key + c, tile.keys - c) * head.scale;
-      if (!seen.sees_all(c)) d_score = select(seen.at(c), d_score, splat<VecF>(0));
       to_lanes(to.weights + row * S::kTileKeys + c, dropped);
-      to_lanes(to.gradients + row * S::kTileKeys + c, d_score);
+      if constexpr (S::kStoresDq || S::kStoresDk) {
+        VecF d_score = head.score.d_score(x, g, tile.query + row, tile.key + c, tile.keys - c) * head.scale;
+        if (!seen.sees_all(c)) d_score = select(seen.at(c), d_score, splat<VecF>(0));
+        to_lanes(to.gradients + row * S::kTileKeys + c, d_score);
+      }
     });
   }
 }
@@ -169,13 +171,16 @@ void add_gradients(const BackwardMemory<S>& memory, const Head& head, const Scor
   memory.tile.multiply_operands(queries, memory.keys, tile);
   find_gradients<S>(memory.tile, queries, head, tile);
   const i64 keys = tile.packed_keys();
-  multiply<Left::columns, Result::add>(memory.d_v, kValuesPacked<S>, memory.tile.weights, S::kTileKeys, queries.d_o,
-                                       kValuesPacked<S>, keys, kValuesPacked<S>, tile.queries);
-  multiply<Left::columns, Result::add>(memory.d_k, kInnerPacked<S>, memory.tile.gradients, S::kTileKeys, queries.q,
-                                       kInnerPacked<S>, keys, kInnerPacked<S>, tile.queries);
-  multiply<Left::rows, Result::add>(memory.d_q + first * kInnerPacked<S>, kInnerPacked<S>, memory.tile.gradients,
-                                    S::kTileKeys, memory.keys.keys, kInnerPacked<S>, tile.packed_queries(),
-                                    kInnerPacked<S>, tile.keys);
+  if constexpr (S::kStoresDv)
+    multiply<Left::columns, Result::add>(memory.d_v, kValuesPacked<S>, memory.tile.weights, S::kTileKeys, queries.d_o,
+                                         kValuesPacked<S>, keys, kValuesPacked<S>, tile.queries);
+  if constexpr (S::kStoresDk)
+    multiply<Left::columns, Result::add>(memory.d_k, kInnerPacked<S>, memory.tile.gradients, S::kTileKeys, queries.q,
+                                         kInnerPacked<S>, keys, kInnerPacked<S>, tile.queries);
+  if constexpr (S::kStoresDq)
+    multiply<Left::rows, Result::add>(memory.d_q + first * kInnerPacked<S>, kInnerPacked<S>, memory.tile.gradients,
+                                      S::kTileKeys, memory.keys.keys, kInnerPacked<S>, tile.packed_queries(),
+                                      kInnerPacked<S>, tile.keys);
 }
 
 // The gradients of a group of heads for some of its keys: tiles from `begin` to `end`. That of the queries stays in
@@ -198,8 +203,8 @@ void backward_of_keys(const BackwardMemory<S>& memory, const HeadOf& head_of, i6
       }
     }
     const i64 keys = least(S::kTileKeys, S::kKeys - key);
-    store_rows(first.d_k, key, keys, S::kInner, memory.d_k, kInnerPacked<S>);
-    store_rows(first.d_v, key, keys, S::kValues, memory.d_v, kValuesPacked<S>);
+    if constexpr (S::kStoresDk) store_rows(first.d_k, key, keys, S::kInner, memory.d_k, kInnerPacked<S>);
+    if constexpr (S::kStoresDv) store_rows(first.d_v, key, keys, S::kValues, memory.d_v, kValuesPacked<S>);
   }
 }
 
@@ -209,7 +214,7 @@ void attention_backward(const HeadOf& head_of, i64 begin, i64 end, char* scratch
   const BackwardMemory<S> memory(scratch);
   for (i64 group = begin; group < end; ++group) {
     backward_of_keys<S>(memory, head_of, group, 0, kKeysPacked<S> / S::kTileKeys);
-    for (i64 member = 0; member < S::kHeads; ++member)
+    for (i64 member = 0; S::kStoresDq && member < S::kHeads; ++member)
       store_rows(head_of(group, member).d_q, 0, S::kQueries, S::kInner,
                  memory.d_q + member * kQueriesPacked<S> * kInnerPacked<S>, kInnerPacked<S>);
   }

@@ -80,4 +80,7 @@ struct Matrix {
   }
 };
 
+// In place of the matrix of a gradient that is not needed.
+struct NoGradient {};
+
 }  // namespace mr

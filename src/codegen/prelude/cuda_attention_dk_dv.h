@@ -68,7 +68,7 @@ MR_DEVICE void formula_squares(float (&scores)[S::kRowTiles][kCount][4], float (
         p = weight_of<S>(logit, stats[e % 2 * 2], hides, places.query_at(l), places.key_at(l));
         const bool dropped = S::kDropout && (squares[row_tile][n] & M::square_bit(e)) == 0;
         const float g = p * ((dropped ? 0.0f : d) * mask.scale() - stats[e % 2 * 2 + 1]);
-        d = score.d_score(x, g, terms, l, places.query_at(l), places.key_at(l));
+        if constexpr (S::kStoresDk) d = score.d_score(x, g, terms, l, places.query_at(l), places.key_at(l));
         p = dropped ? 0.0f : p;
       }
     }
@@ -228,8 +228,8 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
                              hides || query + kSlice > S::kQueries, mask, squares[offset / 16], row, query + offset);
         }
       }
-      multiply_scores<S, S::kValues, kSlice / 16>(acc_dv, scores, 0, d_o_tile, slice);
-      multiply_scores<S, S::kInner, kSlice / 16>(acc_dk, dp, 0, q_tile, slice);
+      if constexpr (S::kStoresDv) multiply_scores<S, S::kValues, kSlice / 16>(acc_dv, scores, 0, d_o_tile, slice);
+      if constexpr (S::kStoresDk) multiply_scores<S, S::kInner, kSlice / 16>(acc_dk, dp, 0, q_tile, slice);
       dq.after_slice(dp, row, slice);
       finish_wgmma<S>(acc_dv);
       finish_wgmma<S>(acc_dk);
@@ -240,9 +240,11 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   barrier();
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_k, row, S::kKeys, acc_dk, factors);
+  if constexpr (S::kStoresDk)
+    store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_k, row, S::kKeys, acc_dk, factors);
   set_all(factors, query_head(0).mask.scale());
-  store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);
+  if constexpr (S::kStoresDv)
+    store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);
 }
 
 // For kernels that do not compute d_q.

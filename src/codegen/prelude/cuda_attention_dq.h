@@ -107,7 +107,7 @@ MR_DEVICE void formula_gradients(float (&scores)[S::kRowTiles][kCount][4], const
                                  const M& mask, const u32 (&mask_bits)[S::kRowTiles][2], int row, int key) {
   gradients_of_logits<S, X>(scores, dp, first, stats, score, terms, hides, mask, mask_bits, row, key,
                             [&](float& x, float g, const auto& own, int l, int query, int at) {
-                              x = score.d_score(x, g, own, l, query, at);
+                              if constexpr (S::kStoresDq) x = score.d_score(x, g, own, l, query, at);
                             });
 }
 
@@ -128,7 +128,9 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   ResidentRows<S, S::kValues, DO> d_rows;
   d_rows.fetch(smem_base() + kSecondRowsOffset<S>, d_o, block, S::kQueries);
   const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
-  const auto pipeline = make_pipeline<S>(first_key_tile<S>(block), key_tiles<S>(block), fetch);
+  // Without a gradient of the queries only the rows' statistics are needed, and no tile of keys.
+  const int first_tile = first_key_tile<S>(block);
+  const auto pipeline = make_pipeline<S>(first_tile, S::kStoresDq ? key_tiles<S>(block) : first_tile, fetch);
   const int row = warp_first_row<S>(block);
   PrefetchedRows<S, S::kValues, O> o_rows;
   o_rows.load(o, row, S::kQueries);
@@ -198,7 +200,8 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   barrier();
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
-  store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_q, row, S::kQueries, acc, factors);
+  if constexpr (S::kStoresDq)
+    store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_q, row, S::kQueries, acc, factors);
 }
 
 }  // namespace mr

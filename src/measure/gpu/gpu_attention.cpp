@@ -313,6 +313,7 @@ class GpuHeads : public AttentionTasks {
   Result<Done> find_expression_gradients() const {
     return in_order({[&] { return apply_nodes(Stage::gradients); },
                      [&] {
+                       if (!attention_.score.d_score) return Result<Done>(Done{});
                        return map(oracle::kScaledGradient, {query_, key_}, {&node(*attention_.score.d_score)},
                                   d_scores_, [&](Task& made) {
                                     const StorageError error = storage_error_of(type_);
@@ -419,24 +420,27 @@ class GpuHeads : public AttentionTasks {
          [&] { return drop(); },
          [&] { return find_score_gradients(attention_.has_score_expression() ? d_logits_ : d_scores_); },
          [&] { return attention_.has_score_expression() ? find_expression_gradients() : Result<Done>(Done{}); },
-         [&] {
-           return contract({query_, inner_}, {key_}, d_scores_, k_, d_q_);
-         },
-         [&] {
-           return contract({key_, inner_}, queries_of_group(), d_scores_, q_, d_k_);
-         },
-         [&] {
-           return contract({key_, value_}, queries_of_group(), dropped_, d_o, d_v_);
-         },
-         [&] {
-           return expect(Attention::d_q, {query_, inner_}, d_q_);
-         },
-         [&] {
-           return expect(Attention::d_k, {key_, inner_}, d_k_);
-         },
-         [&] {
-           return expect(Attention::d_v, {key_, value_}, d_v_);
-         }});
+         [&] { return expect_gradients(); }});
+  }
+
+  // Those that are needed.
+  Result<Done> expect_gradients() {
+    const auto find = [&](Attention::Operand operand, const Indices& indices, const Indices& over, const Placed& left,
+                          const Placed& right, const Placed& to) -> Result<Done> {
+      if (!attention_.has(operand)) return Done{};
+      return in_order(
+          {[&] { return contract(indices, over, left, right, to); }, [&] { return expect(operand, indices, to); }});
+    };
+    return in_order({[&] {
+                       return find(Attention::d_q, {query_, inner_}, {key_}, d_scores_, k_, d_q_);
+                     },
+                     [&] {
+                       return find(Attention::d_k, {key_, inner_}, queries_of_group(), d_scores_, q_, d_k_);
+                     },
+                     [&] {
+                       return find(Attention::d_v, {key_, value_}, queries_of_group(), dropped_,
+                                   at_point(input(Attention::d_o)), d_v_);
+                     }});
   }
 
   // Scaled and rounded, unless an expression is between them and the products.

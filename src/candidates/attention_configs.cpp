@@ -15,8 +15,9 @@ namespace millrace {
 namespace {
 
 constexpr double kTensorFlopPerSecond = 3e14;  // of such a kernel; only the order of candidates depends on it
-constexpr int64_t kMostColumns = 128;          // that fit a warp's registers
+constexpr int64_t kMostColumns = 256;          // beyond 128 a warp's registers spill
 constexpr int64_t kMostColumnsOfTwo = 64;      // that fit with two row tiles
+constexpr int64_t kMostColumnsOfWgmma = 128;   // that fit with wgmma
 constexpr int kWgmmaTile = 64;                 // extent of a wgmma tile
 constexpr int64_t kWord = 32;                  // bits
 constexpr int64_t kCopied = 8;                 // elements copied at once
@@ -320,7 +321,8 @@ class AttentionConfigs : public ConfigGroups {
 
   // wgmma reads lines of 64 elements from shared memory.
   bool fits_wgmma() const {
-    return options_.target.gpu->wgmma && attention_.inner % kWgmmaTile == 0 && attention_.values % kWgmmaTile == 0;
+    return options_.target.gpu->wgmma && attention_.inner % kWgmmaTile == 0 && attention_.values % kWgmmaTile == 0 &&
+           std::max(attention_.inner, attention_.values) <= kMostColumnsOfWgmma;
   }
   // Kernels that mask some scores branch, and after a branch ptxas 13.0 loses registers of a row that a later product
   // needs. It also does in loops over fewer tiles than stages.

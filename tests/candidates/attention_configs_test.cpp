@@ -136,7 +136,7 @@ TEST(AttentionConfigs, UnsupportedShapesAreRejected) {
     for (const PartitionCandidates& entry : made.attentions) EXPECT_TRUE(entry.candidates.empty());
     return join(reasons_of(made.attentions.front()), "; ");
   };
-  EXPECT_EQ(reason({"tiny"}, ""), "an attention over 4 columns: multiples of 8 up to 128 fit the tensor cores");
+  EXPECT_EQ(reason({"tiny"}, ""), "an attention over 4 columns: multiples of 8 up to 256 fit the tensor cores");
   EXPECT_EQ(reason(kSmall, "float32"), "an attention in float32: tensor cores take float16 and bfloat16");
 }
 

@@ -82,6 +82,12 @@ TEST_F(CudaCompile, AttentionsOfSomeGradients) {
   compile_all(sources, {"sm_90"});
 }
 
+TEST_F(CudaCompile, AttentionsOfWideHeads) {
+  const TriedProgram program = tried_program("wide", AttentionProgram().text(), {"J=64", "K=64", "P=256", "W=256"},
+                                             "float16", nullptr, TriedOn::gpu);
+  compile_all(sources_of(program), {"sm_90"});
+}
+
 TEST_F(CudaCompile, EveryKernelOfEveryModel) {
   std::vector<std::string> sources;
   for (const std::string& model : is_long_run() ? all_models() : models()) {

@@ -2,7 +2,7 @@
 //
 // Requires: q, k, v, o and their gradients all in float16 or all in bfloat16; the column axis innermost, or the row
 // axis if its extent is a multiple of 8; all other strides of more than one element multiples of 8. log_sums is float32
-// in any layout. A mask must be that of a dropout. Inner and values are multiples of 8 up to 128; queries and keys
+// in any layout. A mask must be that of a dropout. Inner and values are multiples of 8 up to 256; queries and keys
 // have any size. Tiles have a multiple of 32 columns; there is at least one stage, and at most 32 warps.
 #pragma once
 

@@ -21,7 +21,7 @@ constexpr double kShare = 0.1;           // of the budget, for selecting and for
 constexpr double kMostShare = 0.7;
 constexpr double kBaselineShare = 0.2;
 constexpr double kMostGrace = 3;
-constexpr double kAllowed = 4;  // after a budget: a second less than a command may take longer
+constexpr double kAllowed = 3;  // after a budget: two seconds less than a command may take longer, as speeds vary
 
 }  // namespace
 

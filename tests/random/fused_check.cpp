@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -28,8 +29,9 @@ class Structure {
     for (const Operator& reader : graph_.operators) {
       for (const Access& input : reader.inputs) wanted_.insert(input.tensor);
     }
-    for (const Output& result : graph_.results) wanted_.insert(result.tensor);
-    wanted_.insert(training.argument_gradients.begin(), training.argument_gradients.end());
+    for (const Output& result : graph_.results) outside_.insert(result.tensor);
+    outside_.insert(training.argument_gradients.begin(), training.argument_gradients.end());
+    wanted_.insert(outside_.begin(), outside_.end());
   }
 
   std::optional<std::string> run() {
@@ -61,6 +63,8 @@ class Structure {
     }
     for (size_t k = 0; k < group_of_.size(); ++k)
       check(group_of_[k] < fused_.groups.size(), concat(graph_.operators[k].name, " is in no group"));
+    for (size_t k = 0; k < group_of_.size(); ++k)
+      for (const Access& input : graph_.operators[k].inputs) readers_[input.tensor].insert(group_of_[k]);
   }
 
   void one(size_t g) {
@@ -82,12 +86,13 @@ class Structure {
   static Tensors set_of(const std::vector<TensorId>& tensors) { return {tensors.begin(), tensors.end()}; }
 
   void same(const char* what, const std::vector<TensorId>& found, const Tensors& expected) {
-    check(set_of(found).size() == found.size(), concat(what, " names a tensor twice"));
+    const Tensors listed = set_of(found);
+    check(listed.size() == found.size(), concat(what, " names a tensor twice"));
     for (const TensorId tensor : found)
       check(expected.contains(tensor),
             concat(what, " has ", graph_.tensor(tensor).name, ", which does not belong there"));
     for (const TensorId tensor : expected)
-      check(set_of(found).contains(tensor), concat(what, " lacks ", graph_.tensor(tensor).name));
+      check(listed.contains(tensor), concat(what, " lacks ", graph_.tensor(tensor).name));
   }
 
   void tensors(size_t g) {
@@ -102,20 +107,16 @@ class Structure {
         if (!written.contains(input.tensor) && words_of(graph_, input.tensor) > 0) reads.insert(input.tensor);
       }
     }
-    Tensors needed;  // outside the group
-    for (const Output& result : graph_.results) needed.insert(result.tensor);
-    for (const TensorId gradient : training_.argument_gradients) needed.insert(gradient);
-    for (size_t k = 0; k < graph_.operators.size(); ++k) {
-      for (const Access& input : graph_.operators[k].inputs) {
-        if (group_of_[k] == g) continue;
-        needed.insert(input.tensor);
-        if (written.contains(input.tensor))
-          check(g < group_of_[k], concat(graph_.tensor(input.tensor).name, " is written after it is read"));
-      }
-    }
     Tensors writes;
     Tensors interim;
-    for (const TensorId tensor : written) (needed.contains(tensor) ? writes : interim).insert(tensor);
+    for (const TensorId tensor : written) {
+      bool needed = outside_.contains(tensor);
+      for (const size_t reader : readers_[tensor]) {
+        check(reader >= g, concat(graph_.tensor(tensor).name, " is written after it is read"));
+        needed = needed || reader != g;
+      }
+      (needed ? writes : interim).insert(tensor);
+    }
     same("reads", group.reads, reads);
     same("writes", group.writes, writes);
     same("interim", group.interim, interim);
@@ -273,9 +274,11 @@ class Structure {
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;
-  Tensors wanted_;                // needed by an operator or the caller: nothing else is written
-  std::vector<size_t> group_of_;  // one per operator
-  bool crosses_ = false;          // a member of the current group reduces across rows
+  Tensors outside_;                               // needed by the caller
+  Tensors wanted_;                                // needed by an operator or the caller: nothing else is written
+  std::map<TensorId, std::set<size_t>> readers_;  // the groups that read a tensor
+  std::vector<size_t> group_of_;                  // one per operator
+  bool crosses_ = false;                          // a member of the current group reduces across rows
   std::string at_;
   std::string message_;
 };
@@ -366,20 +369,21 @@ std::optional<std::string> check_fusion(const TrainingGraph& training, uint64_t 
   const FusedGraph fused = fuse(training);
   if (std::optional<std::string> wrong = check_fused(training, fused, values, inputs.random)) return wrong;
   Recomputed recomputed = recompute(training, fused, false);
-  if (std::optional<std::string> wrong = check_saving_less(training, recomputed, values, inputs.random))
+  if (std::optional<std::string> wrong = check_saving_less(training, fused, recomputed, values, inputs.random))
     return concat("with recomputation: ", *wrong);
   const Recomputed predicated = save_predicates(training, fused, std::move(recomputed), false);
   if (predicated.training.predicates.empty()) return std::nullopt;
-  if (std::optional<std::string> wrong = check_saving_less(training, predicated, values, inputs.random))
+  if (std::optional<std::string> wrong = check_saving_less(training, fused, predicated, values, inputs.random))
     return concat("with saved predicates: ", *wrong);
   return std::nullopt;
 }
 
-std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
-                                             const Values<double>& expected, RandomState random) {
+std::optional<std::string> check_saving_less(const TrainingGraph& training, const FusedGraph& fused,
+                                             const Recomputed& made, const Values<double>& expected,
+                                             RandomState random) {
   if (made.training.repeated.empty() && made.training.predicates.empty()) return std::nullopt;
   if (const Result<Done> valid = verify(made.training); !valid) return to_string(valid.error());
-  if (moved_words(fuse(training)) <= moved_words(made.fused)) return "no fewer words are moved";
+  if (moved_words(fused) <= moved_words(made.fused)) return "no fewer words are moved";
   Values<double> values(made.training.graph.tensors.size());
   for (size_t k = 0; k < expected.size(); ++k) {
     if (training.graph.tensors[k].role != TensorRole::computed) values[k] = expected[k];

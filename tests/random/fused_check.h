@@ -22,9 +22,10 @@ std::optional<std::string> check_fused(const TrainingGraph& training, const Fuse
                                        const Values<double>& expected, RandomState random);
 
 // Checks that the result of recompute() or save_predicates() gives the values `expected` of the original graph with
-// fewer words, and that its fused graph is valid too.
-std::optional<std::string> check_saving_less(const TrainingGraph& training, const Recomputed& made,
-                                             const Values<double>& expected, RandomState random);
+// fewer words than `fused`, and that its fused graph is valid too.
+std::optional<std::string> check_saving_less(const TrainingGraph& training, const FusedGraph& fused,
+                                             const Recomputed& made, const Values<double>& expected,
+                                             RandomState random);
 
 // Draws arguments from the seed, runs the graph unfused, fuses it and checks the outcome: without and with
 // recomputation, and with saved predicates.

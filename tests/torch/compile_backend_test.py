@@ -78,11 +78,12 @@ class CompileBackendTest(TorchTest):
             losses.append(module(*inputs))
             losses[-1].backward()
         self.assert_close(losses[0].detach(), losses[1].detach(), "the loss", tolerance)
+        # A gradient may be zero but for rounding (a bias before a batch norm), and then has no scale of its own.
+        largest = max(one.grad.abs().max().item() for one in reference.parameters() if one.grad is not None)
         for (name, ours), theirs in zip(model.named_parameters(), reference.parameters()):
             self.assertEqual(ours.grad is None, theirs.grad is None, name)
             if theirs.grad is not None:
                 self.assertEqual(ours.grad.dtype, theirs.grad.dtype)
-                largest = max(theirs.grad.abs().max().item(), 1e-2)
                 self.assertLessEqual((ours.grad - theirs.grad).abs().max().item(), tolerance * largest, name)
         return graphs
 

@@ -181,6 +181,90 @@ class NotCoveredTest(unittest.TestCase):
         WritersTest.check(self, lambda x: (x * 2).add_(1).relu_() + 1, x)
 
 
+class CapturedTest(unittest.TestCase):
+    """The captured graph computes what the function does, or the function is refused."""
+
+    def captures(self, function, *tensors) -> bool:
+        try:
+            captured = graph_of(function, *tensors)
+        except Exception as error:
+            self.assertIn("in place", str(error))
+            return False
+        found = captured.module(*tensors)
+        torch.testing.assert_close(found[0] if isinstance(found, tuple) else found, function(*tensors))
+        return True
+
+    def test_changes_in_place_of_tensors_and_their_parts(self):
+        def whole(x):
+            y = x * 1
+            y += 2
+            y *= x
+            return y.relu_()
+
+        def parts(x):
+            y = torch.zeros(4, 4)
+            y[1] = 1
+            y[:, 3] = x[:, 0]
+            return y @ x
+
+        for function in (whole, parts):
+            with self.subTest(function=function.__name__):
+                self.assertTrue(self.captures(function, torch.randn(4, 5)))
+
+    def test_changes_in_place_that_views_show(self):
+        views = {
+            "diagonal": lambda y: y.diagonal(0),
+            "chunk": lambda y: y.chunk(2, 1)[0],
+            "unbind": lambda y: y.unbind(0)[1],
+            "as_strided": lambda y: y.as_strided((4,), (5,)),
+            "transpose": lambda y: y.transpose(0, 1)[2],
+            "view of a view": lambda y: y.view(16)[3:7],
+            "reshape": lambda y: y.reshape(2, 8),
+        }
+
+        def by_view(x, view):
+            y = torch.ones(4, 4)
+            view(y).fill_(3)
+            return y @ x
+
+        def read_later(x, view):
+            y = torch.ones(4, 4)
+            seen = view(y)
+            y.add_(1)
+            return (y @ x).sum() * seen.sum()
+
+        def view_read_later(x, view):
+            y = torch.ones(4, 4)
+            seen = view(y)
+            seen.fill_(2)
+            return (y @ x).sum() * seen.sum()
+
+        def result_read(x, view):
+            y = torch.ones(4, 4)
+            return (view(y).fill_(2) @ torch.ones_like(view(y))).sum() * (y @ x).sum()
+
+        for name, view in [("part", lambda y: y[1]), *views.items()]:
+            for function in (by_view, read_later, view_read_later, result_read):
+                if function is result_read and name not in ("part", "diagonal", "as_strided"):
+                    continue
+                with self.subTest(view=name, function=function.__name__):
+                    self.captures(lambda x: function(x, view), torch.randn(4, 5))
+
+    def test_transforms_of_functions(self):
+        def summed(a, w):
+            return (a @ w).tanh().sum()
+
+        x, w = torch.randn(3, 4, 5), torch.randn(5, 6)
+        normed = torch.vmap(lambda a, w: functional.layer_norm(a @ w, (6,)), in_dims=(0, None))
+        for name, function in {"vmap": normed, "grad": torch.func.grad(summed),
+                               "vmap of grad": torch.vmap(torch.func.grad(summed), in_dims=(0, None)),
+                               "jvp": lambda x, w: torch.func.jvp(lambda a: (a @ w).tanh(), (x,), (x,))[1]}.items():
+            with self.subTest(name):
+                self.assertTrue(self.captures(function, x, w))
+        with self.subTest("jacrev"):  # PyTorch fills a diagonal in place
+            self.captures(lambda a, w: torch.func.jacrev(lambda a: (a @ w).tanh())(a), x[0], w)
+
+
 class NamesTest(unittest.TestCase):
     def test_names(self):
         self.assertEqual(module_names.parameter_name("l_self_modules_a_modules_layers_modules_0_modules_norm_"

@@ -30,9 +30,10 @@ def capture(dynamo: fx.GraphModule, inputs: list[torch.Tensor], mode: FakeTensor
     original = [node for node in dynamo.graph.nodes if node.op == "placeholder"]
     try:
         with preserve_node_meta(), mode:
-            module = make_fx(fx.Interpreter(dynamo).run, pre_dispatch=True)(*fakes)
+            module = make_fx(fx.Interpreter(dynamo).run, pre_dispatch=not _has_transform(dynamo.graph))(*fakes)
     except Exception as error:  # of any operator or higher-order operator that cannot be traced this way
         raise NotCaptured(f"tracing to ATen fails: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    _refuse_lost_values(module)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     for node, x in zip(placeholders, inputs):
         node.meta["requires_grad"] = getattr(x, "requires_grad", False) and torch.is_grad_enabled()
@@ -46,6 +47,18 @@ def _refuse_higher_order(graph: fx.Graph) -> None:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             advice = "; checkpoint around the compiled model instead" if "checkpoint" in str(node.target) else ""
             raise NotCaptured(f"it contains {node.target}, which calls another graph{advice}")
+
+
+def _has_transform(graph: fx.Graph) -> bool:
+    """Whether the graph contains torch.vmap or torch.func.grad: their tensors can only be traced after dispatch."""
+    return any(getattr(node.target, "__name__", "").endswith("_increment_nesting") for node in graph.nodes)
+
+
+def _refuse_lost_values(module: fx.GraphModule) -> None:
+    """A value whose origin was not traced is a constant of the module, and has no data."""
+    for node in module.graph.find_nodes(op="get_attr"):
+        if isinstance(getattr(module, node.target, None), torch._subclasses.FakeTensor):
+            raise NotCaptured("tracing to ATen loses how some of its values are computed")
 
 
 def _fake(x, mode: FakeTensorMode):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from millrace.torch.values import VIEWS, insert, value_of
+from millrace.torch.values import insert, value_of
 
 aten = torch.ops.aten
 _SCATTERS = {aten.slice.Tensor: aten.slice_scatter.default, aten.select.int: aten.select_scatter.default}
@@ -37,18 +37,30 @@ def make_functional(node: fx.Node) -> None:
     changed.replace_all_uses_with(node, delete_user_cb=lambda user: node < user)
 
 
-def _require_fresh(node: fx.Node, changed: fx.Node, view: fx.Node | None = None) -> None:
-    """Nothing but `view` may show the tensor that a node changes."""
-    views = [user for user in changed.users if user.target in VIEWS and user is not view and user < node]
-    seen = any(node < user for one in views for user in one.users)
-    if changed.op != "call_function" or changed.target in VIEWS or seen:
-        raise NotCaptured(f"{node.target} changes an input, or a tensor that has views, in place")
+def _require_fresh(node: fx.Node, changed: fx.Node) -> None:
+    """Nothing may show the tensor that a node changes by another name."""
+    if changed.op != "call_function" or _is_alias(changed):
+        raise NotCaptured(f"{node.target} changes an input or a view in place")
+    aliases = [changed]
+    for one in aliases:
+        aliases.extend(user for user in one.users if user < node and _is_alias(user))
+    if any(node < user for one in aliases[1:] for user in one.users):
+        raise NotCaptured(f"{node.target} changes a tensor in place that has views")
+
+
+def _is_alias(node: fx.Node) -> bool:
+    """Whether the result may share memory with an operand."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True  # an element of a list of views, or unknown
+    return any(result.alias_info is not None for result in node.target._schema.returns)
 
 
 def _scatter(node: fx.Node, view: fx.Node) -> None:
     """Replaces `x[1:] = y` by a new tensor."""
     base = view.args[0]
-    _require_fresh(node, base, view)
+    if node.users:
+        raise NotCaptured(f"the result of {node.target}, which changes a tensor in place, is read")
+    _require_fresh(node, base)
     value, shown = node.args[1], value_of(view)
     with node.graph.inserting_before(node):
         if isinstance(value, fx.Node):

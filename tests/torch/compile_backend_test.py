@@ -224,6 +224,19 @@ class CompileBackendTest(TorchTest):
         self.assertEqual(len(graph.regions), 2)
         self.assertEqual(model.norm.num_batches_tracked.item(), 1)
 
+    def test_a_result_that_needs_no_gradient(self):
+        class Constant(Model):
+            def forward(self, x, labels):  # PyTorch refuses running statistics with gradients
+                hidden = self.blocks[0](x).flatten(0, 1)
+                zeros = torch.zeros(hidden.shape[1])
+                normed = functional.batch_norm(hidden, zeros, zeros + 1, training=True)
+                return functional.cross_entropy(self.head(normed), labels)
+
+        self.check(Constant(1), *self.inputs)
+        model = nn.Linear(8, 6)
+        run, _ = compiled(lambda x: (model(x), model(x.detach()).detach() * 2, torch.ones(3) * 2))
+        self.assertEqual([result.requires_grad for result in run(self.inputs[0])], [True, False, False])
+
     def test_the_fused_loss(self):
         """Inductor's part of the graph calls it; the rest has plans."""
         class Fused(Model):

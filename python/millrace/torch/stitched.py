@@ -11,6 +11,7 @@ from torch import fx
 
 from millrace.torch.importer import arguments_of, results_of
 from millrace.torch.partition import Piece
+from millrace.torch.values import requires_grad
 
 aten = torch.ops.aten
 
@@ -53,8 +54,11 @@ def stitch(owner: fx.GraphModule, pieces: list[Piece], calls: list[Callable | No
             continue
         modules[f"piece_{k}"] = _Calling(call)
         called = graph.call_module(f"piece_{k}", tuple(made[node] for node in arguments_of(piece.nodes)))
-        for position, node in enumerate(results_of(piece.nodes)):
+        results = results_of(piece.nodes)
+        for position, node in enumerate(results):
             made[node] = graph.call_function(python_operator.getitem, (called, position))
+            if any(map(requires_grad, results)) and not requires_grad(node):  # all results of a plan do if one does
+                made[node] = graph.call_function(aten.detach.default, (made[node],))
     (output,) = [node for node in owner.graph.nodes if node.op == "output"]
     graph.output(fx.node.map_arg(output.args[0], lambda node: made[node]))
     return fx.GraphModule(modules, graph)

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "base/safetensors.h"
 #include "base/text.h"
+#include "driver/check_ids.h"
 #include "reference/draw_rules.h"
 #include "reference/philox.h"
 
@@ -125,6 +126,11 @@ Result<Values<double>> take_given(const TrainingGraph& training, const std::stri
   }
   if (Result<Done> distinct = check_names(training); !distinct) return distinct.error();
   if (Result<Done> taken = take_from_file(path, training.graph, given, values); !taken) return taken.error();
+  for (const IdArgument& argument : id_arguments(training.graph)) {
+    const std::vector<double>& ids = values[argument.tensor.at()];
+    if (ids.empty()) continue;
+    if (Result<Done> right = check_ids(argument, ids); !right) return right.error();
+  }
   draw_missing(training.graph, given, seed, values);
   return values;
 }

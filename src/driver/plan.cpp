@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "driver/callers_tensors.h"
+#include "driver/check_ids.h"
 #include "driver/plan_folder.h"
 #include "exec/executor.h"
 
@@ -151,6 +152,7 @@ struct Plan::Implementation {
                  PlanMemory memory)
       : arguments("arguments", loaded.training.graph, lists.arguments),
         results("results", loaded.training.graph, lists.results),
+        ids(id_arguments(loaded.training.graph)),
         result_gradients("result gradients", loaded.training.graph, lists.result_gradients),
         argument_gradients("argument gradients", loaded.training.graph, lists.argument_gradients),
         predicted_seconds(loaded.plan.cost),
@@ -170,6 +172,10 @@ struct Plan::Implementation {
   Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) const {
     if (Result<Done> right = arguments.check(tensors.arguments, forward); !right) return right;
     if (Result<Done> right = results.check(tensors.results, forward); !right) return right;
+    for (const IdArgument& argument : ids) {
+      if (!forward || gpu != nullptr) break;  // a GPU's memory would have to be waited for
+      if (Result<Done> right = check_ids(argument, tensors.arguments[argument.position]); !right) return right;
+    }
     if (Result<Done> right = check_memory(tensors.saved, saved_bytes, own, "saved"); !right) return right;
     if (Result<Done> right = check_memory(tensors.workspace, workspace_bytes, own, "workspace"); !right) return right;
     CallersTensors bound{tensors.arguments.data(), tensors.results.data(), nullptr, nullptr, tensors.saved,
@@ -196,6 +202,7 @@ struct Plan::Implementation {
 
   List arguments;
   List results;
+  std::vector<IdArgument> ids;
   List result_gradients;
   List argument_gradients;
   double predicted_seconds;

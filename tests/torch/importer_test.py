@@ -131,6 +131,10 @@ class WritersTest(unittest.TestCase):
         logits, labels = torch.randn(6, 5, dtype=torch.float64), torch.tensor([0, 4, -100, 2, 1, -100])
         self.check(lambda x, y: functional.cross_entropy(x, y), logits, labels)
         self.check(lambda x, y: functional.cross_entropy(x, y, reduction="sum"), logits, labels)
+        for wrong in (5, -1):  # labels of no class: PyTorch raises an error, a plan returns inf
+            (loss,) = run_under_numpy(program_of(lambda x, y: functional.cross_entropy(x, y), logits, labels),
+                                      lambda x, y: None, (logits, labels.where(labels != 2, wrong)))
+            self.assertEqual(loss, np.inf)
         self.check(lambda x, ids: functional.embedding(ids, x), logits, torch.tensor([[1, 3], [0, 5]]))
 
     def test_autocast_gives_explicit_casts(self):

@@ -218,7 +218,7 @@ def _(w, node, a):
 @writes("cross_entropy_loss")
 def _(w, node, a):
     """A sum over the positions whose label is not ignore_index. It is written with comparisons, because an ignored label
-    is not a valid index in NumPy."""
+    is not a valid index in NumPy. Any other label outside the classes, an error in PyTorch, makes the loss infinite."""
     if a.weight is not None or a.label_smoothing != 0 or a.reduction not in (1, 2):
         raise NotCovered("a cross entropy with class weights, label smoothing or without reduction")
     if tensor(a.self).dim() != 2 or tensor(a.target).dim() != 1 or is_float(a.target):
@@ -228,7 +228,9 @@ def _(w, node, a):
     chosen = w.let("chosen", f"{labels}[:, None] == np.arange({w.size(classes)})")
     if 0 <= a.ignore_index < classes:
         chosen = w.let("chosen", f"{chosen} & {counted}[:, None]")
+    outside = w.let("outside", f"{counted} & (({labels} < 0) | ({labels} >= {w.size(classes)}))")
     total = f"-np.sum(np.where({chosen}, log_softmax({w.text(a.self)}), 0.0))"
+    total = w.let("total", f"{total} + np.sum(np.where({outside}, np.inf, 0.0))")
     return total if a.reduction == 2 else f"{total} / np.sum(np.where({counted}, 1.0, 0.0))"
 
 

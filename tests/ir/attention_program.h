@@ -23,6 +23,7 @@ struct AttentionProgram {
   std::string type = "float16";
   std::string without_gradient = "";  // of q, k and v
   std::string arguments = "";         // further ones
+  std::string before = "";            // lines before the scores
   std::string more = "";              // lines before the return
   std::string results = "o";
   std::string of_q = "q";  // the tensors in their roles
@@ -38,10 +39,10 @@ struct AttentionProgram {
       return concat(name, fixed ? ": fixed." : ": ", type, "[", join(sizes, ", "), "]");
     };
     return concat("B = 2\nG = 3\nH = 3\nJ = 5\nK = ", keys, "\nP = 4\nR = 2\nW = 6\nX = 2\n\n\ndef layer(",
-                  tensor("q", q), ", ", tensor("k", k), ", ", tensor("v", v), arguments, "):\n    s = ", scale,
-                  "np.einsum(\"", q, ",", k, "->", scores, "\", ", of_q, ", ", of_k, ")", scaled, "\n    a = ", weights,
-                  "\n    o = ", factor, "np.einsum(\"", scores, ",", v, "->", o, "\", a, ", of_v, ")\n", more,
-                  "    return ", results, "\n");
+                  tensor("q", q), ", ", tensor("k", k), ", ", tensor("v", v), arguments, "):\n", before,
+                  "    s = ", scale, "np.einsum(\"", q, ",", k, "->", scores, "\", ", of_q, ", ", of_k, ")", scaled,
+                  "\n    a = ", weights, "\n    o = ", factor, "np.einsum(\"", scores, ",", v, "->", o, "\", a, ", of_v,
+                  ")\n", more, "    return ", results, "\n");
   }
 };
 

@@ -96,6 +96,7 @@ class AttentionConfigs : public ConfigGroups {
  private:
   std::optional<std::string> why_rejected() const {
     if (!options_.target.fused_attention) return "the device has no fused attention";
+    if (attention_.has_row_expressions() && !options_.target.attention_rows) return std::string(kNoRowExpressions);
     if (!options_.target.gpu) return why_not_on_cpu(graph_, attention_);
     const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
     if (!is_half(dtype)) return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");

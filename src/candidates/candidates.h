@@ -21,6 +21,7 @@
 #include "ir/attention.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "ir/row_expression.h"
 
 namespace millrace {
 
@@ -113,7 +114,10 @@ struct Attention {
   bool causal = false;              // a query attends to no later key
   std::optional<KeyWindow> window;  // if set: the only keys that a query attends to; then it is not causal
   ScoreExpression score;            // what becomes of a score before the softmax; without nodes: nothing
-  TensorId d_term;                  // if valid: the gradient of a term of the expression, which backward writes
+  // Of q and k: how their rows are computed from tensors in memory, of which `tensors` has one. Of d_q and d_k: what is
+  // stored in `tensors` instead of their rows. Empty: the operand is in memory.
+  std::array<RowExpression, kOperands> rows;
+  TensorId d_term;  // if valid: the gradient of a term of the expression, which backward writes
   Axes d_term_axes;
   TensorId mask;  // if valid: the mask of the dropout after the softmax
   Axes mask_axes;
@@ -128,6 +132,9 @@ struct Attention {
   // The keys that a query attends to.
   KeyWindow keys_seen() const { return causal ? KeyWindow{-KeyWindow::kUnlimited, 0} : window.value_or(KeyWindow()); }
   bool has_score_expression() const { return !score.nodes.empty(); }
+  bool has_row_expressions() const {
+    return std::any_of(rows.begin(), rows.end(), [](const RowExpression& one) { return !one.empty(); });
+  }
   // Every query attends to every key, and the softmax takes the scores themselves.
   bool is_plain() const { return !causal && !window && !has_score_expression(); }
   int64_t columns(Operand operand) const;

@@ -89,8 +89,10 @@ class ChoicePointFinder {
     });
     std::set<OperatorId> operators;
     bool many = false;
+    size_t most = kMostAlternatives;
     for (const Bundle& bundle : bundles) {
       operators.insert(bundle.operators.begin(), bundle.operators.end());
+      for (const int k : bundle.partitions) most = std::max(most, most_alternatives(partition(k)));
       many = many || std::any_of(bundle.partitions.begin(), bundle.partitions.end(), [&](int k) {
                const Partition& one = partition(k);
                return one.product.has_epilogue() || one.product.adds() || one.kind == PartitionKind::attention;
@@ -112,10 +114,10 @@ class ChoicePointFinder {
       std::sort(alternative.begin(), alternative.end());
       found.alternatives.push_back(std::move(alternative));
     }
-    if (found.alternatives.size() > kMostAlternatives) {  // keep the default, and those with the fewest launches
+    if (found.alternatives.size() > most) {  // keep the default, and those with the fewest launches
       std::stable_sort(std::next(found.alternatives.begin()), found.alternatives.end(),
                        [](const auto& l, const auto& r) { return l.size() < r.size(); });
-      found.alternatives.resize(kMostAlternatives);
+      found.alternatives.resize(most);
     }
     return found;
   }

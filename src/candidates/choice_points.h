@@ -17,7 +17,12 @@ struct ChoicePointRules {
   std::vector<OperatorId> optional;               // operators that need not be carried out
 };
 
-inline constexpr size_t kMostAlternatives = 64;  // of a choice point
+// Alternatives of a choice point. An attention that computes rows of its operands ties the kernels that would do so.
+inline constexpr size_t kMostAlternatives = 64;
+inline constexpr size_t kMostAlternativesWithRows = 128;
+inline size_t most_alternatives(const Partition& partition) {
+  return partition.attention.has_row_expressions() ? kMostAlternativesWithRows : kMostAlternatives;
+}
 
 bool has(const std::vector<OperatorId>& operators, OperatorId op);
 

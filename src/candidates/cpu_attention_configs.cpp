@@ -40,9 +40,13 @@ std::optional<std::string> why_not_on_cpu(const Graph& graph, const Attention& a
     if (tensor.valid() && tensor != attention.tensors[Attention::log_sums] && graph.tensor(tensor).dtype != dtype)
       return "an attention of several types";
   }
-  for (const AttentionTensor& term : attention.score.terms) {
-    if (graph.tensor(term.tensor).dtype == DType::float64) return "an attention with a term in float64";
-  }
+  const auto has_wide = [&](const std::vector<AttentionTensor>& terms) {
+    return std::any_of(terms.begin(), terms.end(),
+                       [&](const AttentionTensor& term) { return graph.tensor(term.tensor).dtype == DType::float64; });
+  };
+  const bool wide = std::any_of(attention.rows.begin(), attention.rows.end(),
+                                [&](const RowExpression& rows) { return has_wide(rows.terms); });
+  if (wide || has_wide(attention.score.terms)) return "an attention with a term in float64";
   return std::nullopt;
 }
 

@@ -126,6 +126,7 @@ std::optional<CudnnAxes> cudnn_axes(const Graph& graph, const Partition& partiti
 // Lists what is known to be the same, so that it rejects everything else that an attention may have.
 std::optional<std::string> why_not_by_cudnn(const Graph& graph, const Partition& partition) {
   const Attention& attention = partition.attention;
+  if (attention.has_row_expressions()) return "cuDNN: an attention that computes rows of its queries or keys";
   for (const OperatorId id : attention.backward ? partition.repeats : partition.operators) {
     const OperatorKind kind = graph.operators[id.at()].kind;
     switch (kind) {

@@ -263,7 +263,7 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
   for (const TensorId tensor : partition.writes) text += concat("write ", describe(tensor), "; ");
   std::vector<OperatorId> operators = partition.operators;
   if (partition.kind == PartitionKind::contraction || partition.attention.has_score_expression() ||
-      partition.attention.window)
+      partition.attention.has_row_expressions() || partition.attention.window)
     operators.insert(operators.begin(), partition.repeats.begin(), partition.repeats.end());
   for (const OperatorId id : operators) {
     const Operator& op = graph.operators[id.at()];

@@ -14,18 +14,23 @@ constexpr double kLowestLogit = -131072.0;  // raised_logit of the preludes
 
 using Kind = ScoreNode::Kind;
 
-Operator operator_of(const ScoreNode& node) {
-  Operator op;
-  op.kind = node.op;
-  op.value = node.value;
-  op.inputs.resize(node.inputs.size());
-  return op;
-}
-
 }  // namespace
 
-bool takes_value(const ScoreNode& node) {
-  return node.kind == Kind::apply && (node.op == OperatorKind::power || node.op == OperatorKind::power_dx);
+bool takes_value(OperatorKind kind) { return kind == OperatorKind::power || kind == OperatorKind::power_dx; }
+
+bool takes_value(const ScoreNode& node) { return node.kind == Kind::apply && takes_value(node.op); }
+
+std::string formula_text(OperatorKind kind, double value, const std::vector<size_t>& inputs,
+                         const std::string& number) {
+  Operator op;
+  op.kind = kind;
+  op.value = value;
+  op.inputs.resize(inputs.size());
+  std::string text = recipe_of(op).front().expression;
+  for (size_t input = 0; input < inputs.size(); ++input)
+    codegen::replace_all(text, concat("$", input), concat("v", inputs[input]));
+  codegen::replace_all(text, "VALUE", number);
+  return text;
 }
 
 std::string score_text(const ScoreNode& node, size_t number, const ScoreTexts& texts) {
@@ -38,10 +43,7 @@ std::string score_text(const ScoreNode& node, size_t number, const ScoreTexts& t
     case Kind::key: return texts.key;
     case Kind::apply: break;
   }
-  std::string text = recipe_of(operator_of(node)).front().expression;
-  for (size_t input = 0; input < node.inputs.size(); ++input)
-    codegen::replace_all(text, concat("$", input), concat("v", node.inputs[input]));
-  codegen::replace_all(text, "VALUE", concat("c", number));
+  std::string text = formula_text(node.op, node.value, node.inputs, concat("c", number));
   codegen::replace_all(text, "CONDITION", texts.condition);
   return text;
 }

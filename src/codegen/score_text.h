@@ -22,7 +22,11 @@ struct ScoreTexts {
 };
 
 // Whether the operator's recipe takes Operator::value as a number of the kernel.
+bool takes_value(OperatorKind kind);
 bool takes_value(const ScoreNode& node);
+
+// An elementwise operator of the variables vK, for each input K; `number`: its value, if it takes one.
+std::string formula_text(OperatorKind kind, double value, const std::vector<size_t>& inputs, const std::string& number);
 
 // The value of node `number`, where node K is the variable vK.
 std::string score_text(const ScoreNode& node, size_t number, const ScoreTexts& texts);

@@ -7,107 +7,12 @@
 
 #include "base/parallel.h"
 #include "measure/attention_errors.h"
+#include "measure/attention_matrices.h"
+#include "measure/row_values.h"
 #include "measure/score_values.h"
 
 namespace millrace {
 namespace {
-
-// A row-major matrix.
-struct Matrix {
-  Matrix(int64_t row_count, int64_t column_count)
-      : rows(row_count), columns(column_count), values(static_cast<size_t>(row_count * column_count), 0.0) {}
-
-  double* row(int64_t number) { return values.data() + number * columns; }
-  const double* row(int64_t number) const { return values.data() + number * columns; }
-  double& at(int64_t row_number, int64_t column) { return values[static_cast<size_t>(row_number * columns + column)]; }
-  double at(int64_t row_number, int64_t column) const {
-    return values[static_cast<size_t>(row_number * columns + column)];
-  }
-
-  int64_t rows;
-  int64_t columns;
-  std::vector<double> values;
-};
-
-// Expected values, and how far a kernel's values may differ.
-struct Sums {
-  Sums(int64_t rows, int64_t columns) : value(rows, columns), tolerance(rows, columns) {}
-
-  Matrix value;
-  Matrix tolerance;
-};
-
-// One factor of a sum of products, and its error.
-struct Factor {
-  double value = 0;
-  double error = 0;
-};
-
-// row += factor · x
-void add(const Factor& factor, const double* x, int64_t row, Sums& to) {
-  double* const value = to.value.row(row);
-  double* const tolerance = to.tolerance.row(row);
-  for (int64_t c = 0; c < to.value.columns; ++c) {
-    value[c] += factor.value * x[c];
-    tolerance[c] += factor.error * std::abs(x[c]);
-  }
-}
-
-Matrix transposed(const Matrix& matrix) {
-  Matrix made(matrix.columns, matrix.rows);
-  for (int64_t r = 0; r < matrix.rows; ++r) {
-    for (int64_t c = 0; c < matrix.columns; ++c) made.at(c, r) = matrix.at(r, c);
-  }
-  return made;
-}
-
-// The dot products of a row with all rows of a matrix, given its transpose.
-void multiply(const double* row, const Matrix& by, double* products) {
-  std::fill(products, products + by.columns, 0.0);
-  for (int64_t r = 0; r < by.rows; ++r) {
-    const double factor = row[r];
-    const double* const other = by.row(r);
-    for (int64_t c = 0; c < by.columns; ++c) products[c] += factor * other[c];
-  }
-}
-
-double sum_of_magnitudes(const double* row, int64_t count, const std::vector<double>& weights) {
-  double sum = 0;
-  for (int64_t c = 0; c < count; ++c) sum += std::abs(row[c]) * weights[static_cast<size_t>(c)];
-  return sum;
-}
-
-// The largest magnitude of each column.
-std::vector<double> largest_magnitudes(const Matrix& matrix) {
-  std::vector<double> largest(static_cast<size_t>(matrix.columns), 0.0);
-  for (int64_t r = 0; r < matrix.rows; ++r) {
-    for (int64_t c = 0; c < matrix.columns; ++c)
-      largest[static_cast<size_t>(c)] = std::max(largest[static_cast<size_t>(c)], std::abs(matrix.at(r, c)));
-  }
-  return largest;
-}
-
-// An operand's row-major strides.
-struct Strides {
-  std::vector<int64_t> batch;
-  int64_t row = 0;
-  int64_t column = 0;
-};
-
-int64_t stride_along(const Graph& graph, TensorId tensor, int axis) {
-  const std::vector<DimId>& dims = graph.tensor(tensor).dims;
-  int64_t stride = axis < 0 ? 0 : 1;
-  for (size_t k = dims.size(); axis >= 0 && k-- > static_cast<size_t>(axis) + 1;) stride *= graph.extent(dims[k]);
-  return stride;
-}
-
-Strides strides_of(const Graph& graph, TensorId tensor, const std::vector<int>& batch, int row, int column) {
-  Strides made;
-  for (const int axis : batch) made.batch.push_back(stride_along(graph, tensor, axis));
-  made.row = stride_along(graph, tensor, row);
-  made.column = stride_along(graph, tensor, column);
-  return made;
-}
 
 // The heads of one partition: each batch point is an attention. Those of a group share keys and values, whose gradients
 // are sums over the group.
@@ -139,7 +44,9 @@ class Heads {
     const std::vector<std::vector<int64_t>> groups = points_by_group();
     in_parallel(std::ssize(groups), 1, [&](int64_t begin, int64_t end) {
       for (int64_t group = begin; group < end; ++group) {
-        for (const int64_t point : groups[static_cast<size_t>(group)]) compute_head(point);
+        KeyGradients gradients;
+        for (const int64_t point : groups[static_cast<size_t>(group)]) compute_head(point, gradients);
+        for (const auto& [point, sums] : gradients) store(sums, Attention::d_k, point);
       }
     });
     if (attention_.d_term.valid()) expect_term_gradient();
@@ -167,10 +74,18 @@ class Heads {
     return reference_data_.outputs[position_in(partition_.writes, attention_.tensors[operand])];
   }
   void scale_queries() {
-    const double product =
-        size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
+    const double product = size_of_elements(Attention::q) * size_of_elements(Attention::k);
     const int power = power_of_queries(scale_ * slope_of(graph_, attention_.score), attention_.inner, product);
     for (double& x : input(Attention::q)) x = std::ldexp(x, power);
+  }
+
+  // As drawn, or of the rows that are computed from what was drawn.
+  double size_of_elements(Attention::Operand operand) {
+    if (attention_.rows[operand].empty()) return size_of(rules_[attention_.tensors[operand].at()]);
+    const Matrix rows = operand_rows(operand, 0).value;
+    double sum = 0;
+    for (const double x : rows.values) sum += x * x;
+    return std::sqrt(sum / static_cast<double>(rows.values.size()));
   }
 
   // A drawn mask may hide all keys of a query, whose results would be NaN: the first key is visible.
@@ -238,6 +153,58 @@ class Heads {
     return made;
   }
 
+  // --- Rows that are not in memory ---
+
+  // q or k, with the errors of kernels that compute its rows, and may round them to the operands' type.
+  Sums operand_rows(Attention::Operand operand, int64_t point) {
+    const int64_t rows = operand == Attention::q ? attention_.queries : attention_.keys;
+    const RowExpression& expression = attention_.rows[operand];
+    Sums made(rows, attention_.inner);
+    if (expression.empty()) {
+      made.value = gathered(operand, point, rows, attention_.inner);
+      return made;
+    }
+    const std::vector<RowNumber> values =
+        row_values(graph_, expression, rows, {elements_at(point), nullptr}, reference_data_);
+    for (size_t e = 0; e < values.size(); ++e) {
+      made.value.values[e] = values[e].value;
+      made.tolerance.values[e] = values[e].error + storage_error(type_, values[e].value);
+    }
+    return made;
+  }
+
+  // Writes the gradient of q or k, or what is stored instead.
+  void store(const Sums& gradient, Attention::Operand operand, int64_t point) {
+    const RowExpression& expression = attention_.rows[operand];
+    if (expression.empty()) return scatter(gradient, operand, point);
+    const auto given = [&](int64_t row, int64_t column) {
+      return RowNumber(gradient.value.at(row, column), gradient.tolerance.at(row, column));
+    };
+    const std::vector<RowNumber> values =
+        row_values(graph_, expression, gradient.value.rows, {elements_at(point), given}, reference_data_);
+    Sums made(gradient.value.rows, columns_of(expression));
+    for (size_t e = 0; e < values.size(); ++e) {
+      made.value.values[e] = values[e].value;
+      made.tolerance.values[e] = values[e].error;
+    }
+    scatter(made, operand, point);
+  }
+
+  std::function<RowElements(const AttentionTensor&, const std::vector<RowPosition>&)> elements_at(int64_t point) const {
+    return [this, point](const AttentionTensor& term, const std::vector<RowPosition>& positions) {
+      const Strides strides = strides_of(graph_, term.tensor, term.axes.batch, term.axes.row(), -1);
+      int64_t first = offset_of(strides, point);
+      int64_t step = 0;
+      for (const RowPosition& position : positions) {
+        const int64_t stride = stride_along(graph_, term.tensor, position.axis);
+        first += position.first * stride;
+        step += position.step * stride;
+      }
+      const std::vector<double>& values = reference_data_.inputs[position_in(partition_.reads, term.tensor)];
+      return RowElements{values.data() + first, strides.row, step};
+    };
+  }
+
   // Adds to the outputs: heads of a group have the gradients of keys and values in common.
   void scatter(const Sums& made, Attention::Operand operand, int64_t point) {
     Expected& to = output(operand);
@@ -271,11 +238,12 @@ class Heads {
 
   // One batch point and its outputs.
   struct Head {
-    Matrix q;
-    Matrix k;
+    Sums q;
+    Sums k;
     Matrix v;
     Matrix k_transposed;
     std::vector<double> largest_k;
+    std::vector<double> largest_k_error;
     Sums o;
     Sums log_sums;
     ScoreMatrix scores;
@@ -296,11 +264,21 @@ class Heads {
     const double relative = AttentionErrors(attention_).of_scores(scale_).per_magnitude;
     std::vector<double> products(static_cast<size_t>(attention_.keys));
     for (int64_t query = 0; query < attention_.queries; ++query) {
-      multiply(head.q.row(query), head.k_transposed, products.data());
-      const double error = relative * sum_of_magnitudes(head.q.row(query), attention_.inner, head.largest_k);
+      const double* const q = head.q.value.row(query);
+      multiply(q, head.k_transposed, products.data());
+      const double error = relative * sum_of_magnitudes(q, attention_.inner, head.largest_k) +
+                           std::abs(scale_) * error_of_operands(query, head);
       for (const double product : products) head.scores.emplace_back(product * scale_, error);
     }
     head.logits = evaluator_.logits(head.scores, term_at(point));
+  }
+
+  // Of a product of a query and any key, before the scale.
+  double error_of_operands(int64_t query, const Head& head) const {
+    const double* const errors = head.q.tolerance.row(query);
+    return sum_of_magnitudes(errors, attention_.inner, head.largest_k) +
+           sum_of_magnitudes(errors, attention_.inner, head.largest_k_error) +
+           sum_of_magnitudes(head.q.value.row(query), attention_.inner, head.largest_k_error);
   }
 
   void find_row(int64_t point, int64_t query, const Head& head, Row& row) const {
@@ -345,18 +323,23 @@ class Heads {
     ScoreMatrix d_logits;
   };
 
-  void compute_head(int64_t point) {
-    Head head{gathered(Attention::q, point, attention_.queries, attention_.inner),
-              gathered(Attention::k, point, attention_.keys, attention_.inner),
+  // The gradients of keys whose rows are not stored as they are, summed over a group of heads: by a point of it.
+  using KeyGradients = std::map<int64_t, Sums>;
+
+  void compute_head(int64_t point, KeyGradients& key_gradients) {
+    Head head{operand_rows(Attention::q, point),
+              operand_rows(Attention::k, point),
               gathered(Attention::v, point, attention_.keys, attention_.values),
               Matrix(0, 0),
+              {},
               {},
               Sums(attention_.queries, attention_.values),
               Sums(attention_.queries, 1),
               {},
               {}};
-    head.k_transposed = transposed(head.k);
-    head.largest_k = largest_magnitudes(head.k);
+    head.k_transposed = transposed(head.k.value);
+    head.largest_k = largest_magnitudes(head.k.value);
+    head.largest_k_error = largest_magnitudes(head.k.tolerance);
     find_logits(point, head);
     Row row(attention_.keys);
     if (!attention_.backward) {
@@ -383,9 +366,24 @@ class Heads {
     add_score_gradients(point, head, gradients);
     give(head.o.value, Attention::o, point);
     give(head.log_sums.value, Attention::log_sums, point);
-    if (attention_.has(Attention::d_q)) scatter(gradients.d_q, Attention::d_q, point);
-    if (attention_.has(Attention::d_k)) scatter(gradients.d_k, Attention::d_k, point);
+    if (attention_.has(Attention::d_q)) store(gradients.d_q, Attention::d_q, point);
+    if (attention_.has(Attention::d_k)) add_key_gradient(gradients.d_k, point, key_gradients);
     if (attention_.has(Attention::d_v)) scatter(gradients.d_v, Attention::d_v, point);
+  }
+
+  void add_key_gradient(const Sums& made, int64_t point, KeyGradients& to) {
+    if (attention_.rows[Attention::d_k].empty()) return scatter(made, Attention::d_k, point);
+    const auto same = std::find_if(to.begin(), to.end(), [&](const auto& each) {
+      return offset_of(strides_[Attention::d_k], each.first) == offset_of(strides_[Attention::d_k], point);
+    });
+    if (same == to.end()) {
+      to.emplace(point, made);
+      return;
+    }
+    for (size_t e = 0; e < made.value.values.size(); ++e) {
+      same->second.value.values[e] += made.value.values[e];
+      same->second.tolerance.values[e] += made.tolerance.values[e];
+    }
   }
 
   void add_output(int64_t query, const Row& row, Head& head) const {
@@ -443,8 +441,8 @@ class Heads {
         if (d_score.value == 0 && d_score.error == 0) continue;  // hidden
         const double error = d_score.error + storage_error(type_, d_score.value);
         const Factor scaled{scale_ * d_score.value, std::abs(scale_) * error + tiny_};
-        add(scaled, head.k.row(key), query, to.d_q);
-        add(scaled, head.q.row(query), key, to.d_k);
+        add(scaled, head.k, key, query, to.d_q);
+        add(scaled, head.q, query, key, to.d_k);
       }
     }
     if (attention_.d_term.valid()) add_term_gradient(point, found.d_terms);

@@ -41,9 +41,11 @@ bool has_window(const Partition& partition) {
   return partition.kind == PartitionKind::attention && !partition.attention.keys_seen().is_everything();
 }
 bool may_be_hidden(const Attention& attention, TensorId tensor) {
+  const auto reads = [&](const std::vector<AttentionTensor>& terms) {
+    return std::any_of(terms.begin(), terms.end(), [&](const AttentionTensor& term) { return term.tensor == tensor; });
+  };
   return tensor == attention.tensors[Attention::k] || tensor == attention.tensors[Attention::v] ||
-         std::any_of(attention.score.terms.begin(), attention.score.terms.end(),
-                     [&](const AttentionTensor& term) { return term.tensor == tensor; });
+         reads(attention.rows[Attention::k].terms) || reads(attention.score.terms);
 }
 
 int threads_of(const Candidate& candidate, int all) {

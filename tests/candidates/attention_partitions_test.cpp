@@ -8,6 +8,7 @@
 
 #include "candidates/enumerate.h"
 #include "candidates/partitions_text.h"
+#include "candidates/row_partitions.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
@@ -260,6 +261,72 @@ TEST(AttentionChoicePoints, OfModels) {
                                             has_attention(names_of(after.candidates, choice_point.alternatives.back()));
                                    });
     EXPECT_TRUE(found) << model;
+  }
+}
+
+// --- Rows that attentions compute ---
+
+std::string tensors_text(const Graph& graph, const std::vector<TensorId>& tensors) {
+  std::vector<std::string> names;
+  for (const TensorId tensor : tensors) names.push_back(graph.tensor(tensor).name);
+  return join(names, " ");
+}
+
+EnumerateOptions on_cpu() {
+  EnumerateOptions options;
+  options.target = cpu_target();
+  return options;
+}
+
+// Llama's rotary embeddings: an alternative next to the attention that reads rotated queries and keys.
+TEST(AttentionRows, OfLlama) {
+  const Recomputed without = save_predicates(training_of_model("llama_block", {"tiny"}), false);
+  const Partitions before = partitions_of(without, on_cpu());
+  const Partitions after = partitions_of(add_row_statistics(without), on_cpu());
+  expect_whole(after);
+  expect_nothing_lost(before, after);
+  std::string text;
+  for (const Partition* const partition : attentions_in(after.candidates))
+    text += concat(partition->name, ": ", tensors_text(after.training.graph, partition->reads), " to ",
+                   tensors_text(after.training.graph, partition->writes), "\n");
+  EXPECT_EQ(text,
+            "attention (gamma): qq kk vv to gamma gamma.log_sums\n"
+            "attention (gamma with qq, kk): q_projected k_projected vv cos sin to gamma gamma.log_sums\n"
+            "attention_dx (gamma): qq kk vv gamma gamma.log_sums d_gamma to d_qq d_kk d_vv\n"
+            "attention_dx (gamma with qq, kk): q_projected k_projected vv cos sin gamma gamma.log_sums d_gamma to "
+            "d_q_projected.sum d_k_projected.sum d_vv\n");
+  size_t found = 0;
+  for (const ChoicePoint& choice_point : after.candidates.choice_points) {
+    for (const std::vector<int>& alternative : choice_point.alternatives) {
+      const std::set<std::string> names = names_of(after.candidates, alternative);
+      if (!names.contains("attention (gamma with qq, kk)")) continue;
+      ++found;
+      EXPECT_TRUE(names.contains("attention_dx (gamma with qq, kk)"));
+      EXPECT_EQ(std::count_if(names.begin(), names.end(),
+                              [](const std::string& name) { return name.find("qq multiply") != std::string::npos; }),
+                0);
+    }
+  }
+  EXPECT_EQ(found, 1U);
+}
+
+TEST(AttentionRows, AreRejectedOnAGpuWithAReason) {
+  const Recomputed made = add_row_statistics(save_predicates(training_of_model("llama_block", {"tiny"}), true));
+  const Partitions on_gpu = partitions_of(made);
+  EXPECT_EQ(attentions_in(on_gpu.candidates).size(), 2U);
+  const std::string reason = "an attention that computes rows of its queries or keys: only kernels for a CPU do";
+  const auto tells = [&](const std::vector<Rejected>& rejected) {
+    return std::any_of(rejected.begin(), rejected.end(),
+                       [&](const Rejected& one) { return one.reason.find(reason) != std::string::npos; });
+  };
+  EXPECT_TRUE(tells(on_gpu.candidates.rejected));
+  const EnumerateOptions options = with_cublaslt();
+  std::vector<PartitionCandidates> rows = rows_of(made);
+  EXPECT_EQ(rows.size(), 2U);
+  for (PartitionCandidates& each : rows) {
+    find_configs(made.training.graph, on_gpu.candidates.domains, options, each);
+    EXPECT_TRUE(each.candidates.empty());
+    EXPECT_TRUE(tells(each.rejected));
   }
 }
 

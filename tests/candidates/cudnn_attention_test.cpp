@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "candidates/row_partitions.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
@@ -174,6 +175,21 @@ TEST_F(CudnnCandidates, GroupedHeadsAreMergedWhereAdjacent) {
   EXPECT_TRUE(found.contains("2 9/3; 3456 384 16 1; 1920 640 16 1"))
       << join(std::vector(found.begin(), found.end()), "\n");
   for (const std::string& text : found) EXPECT_TRUE(text.starts_with("2 9/3; ") || text.starts_with("6 3/1; ")) << text;
+}
+
+// Also if only gradients are computed further, by an operator that reads nothing else.
+TEST(CudnnRows, AreLeftToOtherKernels) {
+  std::vector<NamedAttention> all = row_family();
+  all.push_back(attention_of_rows("a scale of the gradients", "", lines("np.flip(q, axis=2) * 0.5", "k")));
+  for (const NamedAttention& each : all) {
+    const Recomputed made = add_row_statistics(save_predicates(training_of(each.program.text()), true));
+    const std::vector<PartitionCandidates> partitions = rows_of(made);
+    EXPECT_FALSE(partitions.empty()) << each.name;
+    for (const PartitionCandidates& one : partitions) {
+      if (!one.partition.attention.has_row_expressions()) continue;
+      EXPECT_TRUE(why_not_by_cudnn(made.training.graph, one.partition)) << each.name << ", " << one.partition.name;
+    }
+  }
 }
 
 }  // namespace

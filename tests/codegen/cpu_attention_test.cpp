@@ -3,19 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <random>
 #include <set>
 
 #include "base/long_run.h"
 #include "base/sanitized.h"
 #include "candidates/enumerate.h"
+#include "candidates/row_partitions.h"
 #include "codegen/lower.h"
 #include "codegen/trials_of_programs.h"
 #include "device/cpu/module.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_family.h"
 #include "measure/trial.h"
 
 namespace millrace {
@@ -84,6 +85,31 @@ class CpuAttentions : public ::testing::Test {
     for (const PartitionCandidates& each : made.candidates.partitions) {
       for (size_t k = 0; k < count && !each.candidates.empty(); ++k)
         add(made, each.partition, each.candidates[random_() % each.candidates.size()]);
+    }
+  }
+
+  // The same of an attention with computed rows, without the one that reads these rows. Whether it fits a choice point
+  // does not matter here.
+  void take_rows(const NamedAttention& attention, const Sizes& sizes, const std::string& type, size_t count,
+                 int threads = 2) {
+    const std::string text = text_with(attention.program, sizes, type);
+    made_.push_back(std::make_unique<Attentions>());
+    Attentions& made = *made_.back();
+    made.name = concat(attention.name, "\n", text);
+    Recomputed fused = add_row_statistics(save_predicates(training_of(text), false));
+    EnumerateOptions options;
+    options.target = cpu_target();
+    options.threads = threads;
+    Result<Candidates> found = find_partitions(fused.training, fused.fused, options);
+    ASSERT_TRUE(found) << to_string(found.error());
+    made.candidates = std::move(*found);
+    made.candidates.partitions = rows_of(fused);
+    made.training = std::move(fused.training);
+    EXPECT_EQ(made.candidates.partitions.size(), attention.program.without_gradient.empty() ? 2U : 1U) << made.name;
+    for (PartitionCandidates& each : made.candidates.partitions) {
+      find_configs(made.training.graph, made.candidates.domains, options, each);
+      ASSERT_FALSE(each.candidates.empty()) << each.partition.name;
+      for (size_t k = 0; k < count; ++k) add(made, each.partition, each.candidates[random_() % each.candidates.size()]);
     }
   }
 
@@ -199,6 +225,79 @@ TEST_F(CpuAttentions, OfAnySize) {
     take(text_with(program, sizes, one_of(types)), 1);
   }
   run();
+}
+
+TEST_F(CpuAttentions, WithComputedRows) {
+  const std::array<const char*, 3> types = {"float32", "bfloat16", "float16"};
+  size_t count = 0;
+  for (const NamedAttention& each : row_family())
+    take_rows(each, {75, 75, 16, 24}, types[count++ % types.size()], is_long_run() ? 4 : 1);
+  run();
+}
+
+TEST_F(CpuAttentions, WithComputedRowsOfAnySize) {
+  const std::vector<int> lengths = {1, 7, 63, 65, 129};
+  const std::vector<int> columns = {4, 8, 12, 20, 40, 64, 72, 96, 128, 256};
+  const std::array<const char*, 3> types = {"float32", "bfloat16", "float16"};
+  const std::vector<NamedAttention> family = row_family();
+  const auto one_of = [&](const auto& list) { return list[random_() % std::size(list)]; };
+  for (size_t k = 0; k < (kSanitized ? 2 : is_long_run() ? 40 : 4); ++k) {
+    const int length = one_of(lengths);
+    take_rows(one_of(family), {length, length, one_of(columns), one_of(columns)}, one_of(types), 1);
+  }
+  run();
+}
+
+// Several threads share the keys of a head.
+TEST_F(CpuAttentions, WithComputedRowsOfOneHead) {
+  NamedAttention one = row_family().front();
+  one.program.q = "jp";
+  one.program.k = "kp";
+  one.program.v = "kw";
+  one.program.scores = "jk";
+  one.program.o = "jw";
+  take_rows(one, {700, 700, 8, 24}, "float32", 1, 3);
+  run();
+}
+
+// Each fault alone makes the results wrong: in what is read, and in what is stored.
+TEST_F(CpuAttentions, WrongRowsAreDetected) {
+  using Fault = std::function<void(RowExpression&)>;
+  const auto of_node = [](const auto& is_one, const auto& change) {
+    return Fault([=](RowExpression& rows) {
+      for (RowPiece& piece : rows.pieces) {
+        for (RowNode& node : piece.nodes) {
+          if (is_one(node)) change(node);
+        }
+      }
+    });
+  };
+  const auto is = [](OperatorKind kind) {
+    return [=](const RowNode& node) { return node.kind == RowNode::Kind::apply && node.op == kind; };
+  };
+  const std::vector<Fault> faults = {
+      of_node(is(OperatorKind::negate), [](RowNode& node) { node.op = OperatorKind::copy; }),
+      of_node(is(OperatorKind::add), [](RowNode& node) { node.op = OperatorKind::subtract; }),
+      [](RowExpression& rows) { std::swap(rows.pieces.front().nodes, rows.pieces.back().nodes); },
+      of_node([](const RowNode& node) { return node.kind == RowNode::Kind::element; },
+              [](RowNode& node) { node.positions.back().step = 0; }),
+      [](RowExpression& rows) { rows.terms.back().axes.query = rows.terms.back().axes.key = -1; }};
+  take_rows(row_family().front(), {75, 75, 16, 24}, "bfloat16", 0);
+  const Attentions& made = *made_.back();
+  for (const PartitionCandidates& each : made.candidates.partitions) {
+    const Attention& attention = each.partition.attention;
+    for (size_t operand = 0; operand < Attention::kOperands; ++operand) {
+      if (attention.rows[operand].empty()) continue;
+      for (const Fault& fault : faults) {
+        Partition other = each.partition;
+        fault(other.attention.rows[operand]);
+        if (other.attention.rows[operand] == attention.rows[operand]) continue;
+        add(made, other, each.candidates.front());
+      }
+    }
+  }
+  EXPECT_GE(tried_.size(), 24U);
+  run("wrong");
 }
 
 // A kernel that computes something else does not pass.

@@ -142,11 +142,12 @@ TEST(RowExpressions, OfTheFamily) {
             "multiply negate join multiply add multiply negate join multiply add | multiply multiply copy copy negate "
             "copy multiply copy multiply multiply copy copy negate copy multiply copy join add join add\n"
             "no gradients:\n"
-            "q q; 0+1i of 2: add(multiply(q[0+1i], c[0+1i]), multiply(negate(q[2+1i]), t[0+1i])); 2+1i of 2: "
-            "add(multiply(q[2+1i], c[2+1i]), multiply(q[0+1i], t[2+1i]))\n"
-            "k k; 0+2i of 2: subtract(multiply(k[0+2i], c[0+2i]), multiply(k[1+2i], t[0+2i])); 1+2i of 2: "
-            "add(multiply(k[0+2i], t[0+2i]), multiply(k[1+2i], c[0+2i]))\n"
-            "multiply negate join multiply add multiply multiply subtract multiply multiply add join | \n");
+            "q q; 0+1i of 1: subtract(multiply(q[0], c[0]), multiply(q[1], t[0])); 1+1i of 1: add(multiply(q[1], "
+            "c[0]), multiply(q[0], t[0])); 2+1i of 2: q[2+1i]\n"
+            "k k; 0+1i of 1: subtract(multiply(k[0], c[0]), multiply(k[1], t[0])); 1+1i of 1: add(multiply(k[1], "
+            "c[0]), multiply(k[0], t[0])); 2+1i of 2: k[2+1i]\n"
+            "multiply multiply subtract multiply multiply add join multiply multiply subtract multiply multiply add "
+            "join | \n");
 }
 
 // What other operators or the caller need is in memory anyway.

@@ -61,7 +61,7 @@ inline std::vector<NamedAttention> row_family() {
                         "    wq = q * w\n    wk = k * u\n" + lines(halves("wq"), halves("wk"))),
       attention_of_rows("not linear", ", c: float16[B, H, J, P]", lines("np.tanh(q) * c", "silu(k)")),
       attention_of_rows("grouped heads", kAngles, lines(halves("q"), halves("k"))),
-      attention_of_rows("no gradients", kAngles, lines(halves("q"), pairs("k"))),
+      attention_of_rows("no gradients", kAngles, lines(partial("q"), partial("k"))),
   };
   made[7].program.q = "bhgjp";
   made[7].program.scores = "bhgjk";

@@ -8,10 +8,10 @@
 
 #include "base/sanitized.h"
 #include "candidates/enumerate.h"
+#include "candidates/row_partitions.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
-#include "ir/attention_family.h"
 #include "reference/philox.h"
 
 namespace millrace {
@@ -25,14 +25,17 @@ struct Attentions {
   Partition backward;
 };
 
-Attentions attentions_of(const std::string& text) {
+enum class Rows { read, computed };
+
+Attentions attentions_of(const std::string& text, Rows rows = Rows::read) {
   Recomputed recomputed = add_row_statistics(save_predicates(training_of(text), true));
   EnumerateOptions options;
   options.target = gpu_target();
   const Result<Candidates> found = find_partitions(recomputed.training, recomputed.fused, options);
   EXPECT_TRUE(found);
+  const std::vector<PartitionCandidates> partitions = rows == Rows::computed ? rows_of(recomputed) : found->partitions;
   Attentions made{std::move(recomputed.training), {}, {}};
-  for (const PartitionCandidates& each : found->partitions) {
+  for (const PartitionCandidates& each : partitions) {
     if (each.partition.kind == PartitionKind::attention)
       (each.partition.pass == Pass::forward ? made.forward : made.backward) = each.partition;
   }
@@ -75,33 +78,43 @@ std::vector<AttentionProgram> all_programs() {
 
 // --- Against the reference ---
 
-TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
-  for (const AttentionProgram& program : all_programs()) {
-    const Attentions made = attentions_of(program.text());
-    const Graph& graph = made.training.graph;
-    for (const Partition* const partition : {&made.forward, &made.backward}) {
-      ReferenceData direct = draw_inputs(graph, draw_rules(graph), *partition, kSeed);
-      complete_attention(graph, draw_rules(graph), *partition, direct);
-      const Result<ReferenceData> reference_data = make_reference_data(graph, draw_rules(graph), *partition, kSeed);
-      ASSERT_TRUE(reference_data) << to_string(reference_data.error());
-      EXPECT_EQ(direct.inputs, reference_data->inputs) << program.text();
-      ASSERT_EQ(direct.outputs.size(), partition->writes.size());
-      for (size_t k = 0; k < partition->writes.size(); ++k) {
-        const Expected& expected = reference_data->outputs[k];
-        EXPECT_EQ(direct.outputs[k].tolerances, expected.tolerances);
-        ASSERT_EQ(direct.outputs[k].values.size(), static_cast<size_t>(elements_of(graph, partition->writes[k])));
-        double largest = 0;
-        for (size_t e = 0; e < expected.values.size(); ++e) {
-          const double x = expected.values[e];
-          ASSERT_NEAR(direct.outputs[k].values[e], x, 1e-12 * (1 + std::abs(x)))
-              << graph.tensor(partition->writes[k]).name << "[" << e << "]\n"
-              << program.text();
-          ASSERT_GE(expected.tolerances[e], storage_error(graph.tensor(partition->writes[k]).dtype, x));
-          largest = std::max(largest, std::abs(x));
-        }
-        EXPECT_GT(largest, 0.01) << graph.tensor(partition->writes[k]).name;
+void expect_what_the_reference_computes(const AttentionProgram& program, Rows rows) {
+  const Attentions made = attentions_of(program.text(), rows);
+  const Graph& graph = made.training.graph;
+  for (const Partition* const partition : {&made.forward, &made.backward}) {
+    if (partition->operators.empty()) continue;  // no gradients
+    ReferenceData direct = draw_inputs(graph, draw_rules(graph), *partition, kSeed);
+    complete_attention(graph, draw_rules(graph), *partition, direct);
+    const Result<ReferenceData> reference_data = make_reference_data(graph, draw_rules(graph), *partition, kSeed);
+    ASSERT_TRUE(reference_data) << to_string(reference_data.error());
+    EXPECT_EQ(direct.inputs, reference_data->inputs) << program.text();
+    ASSERT_EQ(direct.outputs.size(), partition->writes.size());
+    for (size_t k = 0; k < partition->writes.size(); ++k) {
+      const Expected& expected = reference_data->outputs[k];
+      EXPECT_EQ(direct.outputs[k].tolerances, expected.tolerances);
+      ASSERT_EQ(direct.outputs[k].values.size(), static_cast<size_t>(elements_of(graph, partition->writes[k])));
+      double largest = 0;
+      for (size_t e = 0; e < expected.values.size(); ++e) {
+        const double x = expected.values[e];
+        ASSERT_NEAR(direct.outputs[k].values[e], x, 1e-12 * (1 + std::abs(x)))
+            << graph.tensor(partition->writes[k]).name << "[" << e << "]\n"
+            << program.text();
+        ASSERT_GE(expected.tolerances[e], storage_error(graph.tensor(partition->writes[k]).dtype, x));
+        largest = std::max(largest, std::abs(x));
       }
+      EXPECT_GT(largest, 0.01) << graph.tensor(partition->writes[k]).name;
     }
+  }
+}
+
+TEST(AttentionReferenceData, IsWhatTheReferenceComputes) {
+  for (const AttentionProgram& program : all_programs()) expect_what_the_reference_computes(program, Rows::read);
+}
+
+TEST(AttentionReferenceData, IsWhatTheReferenceComputesOfRows) {
+  for (const NamedAttention& each : row_family()) {
+    SCOPED_TRACE(each.name);
+    expect_what_the_reference_computes(each.program, Rows::computed);
   }
 }
 
@@ -131,8 +144,11 @@ TEST(AttentionReferenceData, InputsFitEachOther) {
 
 // The scores must differ between keys, or a kernel without a softmax would pass.
 TEST(AttentionReferenceData, RowsAreNotFlat) {
-  for (const AttentionProgram& program : all_programs()) {
-    const Attentions made = attentions_of(program.text());
+  std::vector<std::pair<AttentionProgram, Rows>> all;
+  for (const AttentionProgram& program : all_programs()) all.emplace_back(program, Rows::read);
+  for (const NamedAttention& each : row_family()) all.emplace_back(each.program, Rows::computed);
+  for (const auto& [program, rows] : all) {
+    const Attentions made = attentions_of(program.text(), rows);
     const Result<ReferenceData> reference_data =
         make_reference_data(made.training.graph, draw_rules(made.training.graph), made.forward, kSeed);
     ASSERT_TRUE(reference_data);

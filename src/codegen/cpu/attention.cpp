@@ -2,9 +2,12 @@
 #include "codegen/cpu/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
+#include "codegen/cpu/attention_rows.h"
 #include "codegen/cpu/attention_score.h"
 #include "codegen/nest.h"
 
@@ -65,6 +68,10 @@ class CpuAttentionMemory {
   const Attention& attention_;
 };
 
+// Types of S: a matrix in memory, or a struct that computes or stores its rows.
+constexpr std::array<std::pair<Operand, const char*>, 4> kRowStructs = {
+    {{Operand::q, "Q"}, {Operand::k, "K"}, {Operand::d_q, "Dq"}, {Operand::d_k, "Dk"}}};
+
 class CpuAttentionGenerator {
  public:
   CpuAttentionGenerator(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,
@@ -75,11 +82,17 @@ class CpuAttentionGenerator {
         layouts_(layouts),
         config_(config),
         tensors_(tensors_of(partition)),
-        formulas_(graph, partition, layouts) {}
+        formulas_(graph, partition, layouts) {
+    for (size_t k = 0; k < Attention::kOperands; ++k)
+      rows_.emplace_back(graph, partition, layouts, static_cast<Operand>(k));
+  }
 
   KernelText run() {
     add_values();
-    made_.text = sizes_text();
+    for (const auto& [operand, name] : kRowStructs) {
+      if (!rows_[operand].empty()) made_.text += rows_[operand].definition(concat("MILLRACE_KERNEL_", name));
+    }
+    made_.text += sizes_text();
     if (attention_.has_score_expression()) made_.text += formulas_.definition("MILLRACE_KERNEL_score");
     line(0, "extern \"C\" __attribute__((visibility(\"default\"))) void MILLRACE_KERNEL(const mr::Arguments* args) {");
     line(1, "using S = MILLRACE_KERNEL_sizes;");
@@ -128,6 +141,7 @@ class CpuAttentionGenerator {
       term_strides_ = add_strides(attention_.d_term, term_position(), {axes.query, axes.key}, axes.batch);
     }
     formulas_.add_values(made_.values);
+    for (CpuRowFormulas& rows : rows_) rows.add_values(made_.values);
   }
 
   // Returns the position of the first one.
@@ -156,6 +170,12 @@ class CpuAttentionGenerator {
   std::string sizes_text() const {
     std::string text = "struct MILLRACE_KERNEL_sizes {\n";
     text += concat("  using T = ", codegen::storage_name(graph_.tensor(attention_.tensors[Operand::q]).dtype), ";\n");
+    for (const auto& [operand, name] : kRowStructs)
+      text += concat("  using ", name, " = ",
+                     !rows_[operand].empty()      ? concat("MILLRACE_KERNEL_", name)
+                     : attention_.writes(operand) ? "mr::Matrix<T>"
+                                                  : "mr::Matrix<const T>",
+                     ";\n");
     const auto constant = [&](const char* type, const char* name, int64_t value) {
       text += concat("  static constexpr ", type, " ", name, " = ", value, ";\n");
     };
@@ -252,6 +272,13 @@ class CpuAttentionGenerator {
                   head_offset(attention_.axes[operand], first + 2), ", value(", first, "), value(", first + 1, ")}");
   }
 
+  std::string operand_text(Operand operand) const {
+    if (rows_[operand].empty()) return matrix(operand);
+    const std::string members =
+        rows_[operand].members([&](const Attention::Axes& axes, size_t first) { return head_offset(axes, first); });
+    return attention_.writes(operand) ? concat("{", matrix(operand), ", ", members, "}") : concat("{", members, "}");
+  }
+
   // NAME(own, member): a head's operands, mask and score.
   template <class IsMember>
   void add_head_function(const char* name, const IsMember& is_member) {
@@ -260,7 +287,7 @@ class CpuAttentionGenerator {
     line(2, concat("return mr::", attention_.backward ? "BackwardHead" : "ForwardHead", "<S, X>{"));
     for (size_t k = 0; k < Attention::kOperands; ++k) {
       const auto operand = static_cast<Operand>(k);
-      if (attention_.has(operand)) line(4, concat(matrix(operand), ","));
+      if (attention_.has(operand)) line(4, concat(operand_text(operand), ","));
       if (!attention_.has(operand) && attention_.writes(operand))
         line(4, "{nullptr, 0, 0},");  // a gradient nobody needs
     }
@@ -357,6 +384,7 @@ class CpuAttentionGenerator {
   const CpuAttentionConfig& config_;
   std::vector<TensorId> tensors_;
   CpuScoreFormulas formulas_;
+  std::vector<CpuRowFormulas> rows_;  // by operand
   // Positions among the values: of the dropout's rate, and of an operand's strides: rows, columns, then the batch.
   size_t rate_ = 0;
   std::array<size_t, Attention::kOperands> strides_{};

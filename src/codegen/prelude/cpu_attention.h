@@ -4,6 +4,7 @@
 //
 // The generator writes a struct S with constants:
 // - T, the type of the operands;
+// - Q, K, Dq, Dk: how a head's q and k are read, and its d_q and d_k written: Matrix, or computed rows;
 // - kQueries, kKeys, kInner, kValues, and kHeads, the heads that share keys and values;
 // - kTileQueries, kTileKeys, multiples of kTileStep;
 // - kFirst, kLast: a query sees the keys from query + kFirst to query + kLast;

@@ -7,10 +7,14 @@ namespace mr {
 
 template <class S, class X>
 struct BackwardHead {
-  Matrix<const typename S::T> q, k, v, o;
+  typename S::Q q;
+  typename S::K k;
+  Matrix<const typename S::T> v, o;
   Matrix<const float> log_sums;
   Matrix<const typename S::T> d_o;
-  Matrix<typename S::T> d_q, d_k, d_v;  // null where S::kStoresDq, Dk or Dv is false
+  typename S::Dq d_q;
+  typename S::Dk d_k;
+  Matrix<typename S::T> d_v;  // null where S::kStoresDq, Dk or Dv is false
   AttentionMask mask;
   X score;
   float scale;

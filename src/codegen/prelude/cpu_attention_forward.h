@@ -6,7 +6,9 @@ namespace mr {
 
 template <class S, class X>
 struct ForwardHead {
-  Matrix<const typename S::T> q, k, v;
+  typename S::Q q;
+  typename S::K k;
+  Matrix<const typename S::T> v;
   Matrix<typename S::T> o;
   Matrix<float> log_sums;
   AttentionMask mask;

@@ -179,6 +179,36 @@ FoundAttentionPartitions find_attention_partitions(const TrainingGraph& training
 
 namespace {
 
+AttentionAlternative alternative_of(const PartitionBuilder& builder, const Partition& attention) {
+  std::vector<OperatorId> operators = attention.operators;
+  for (const OperatorId statistic : builder.training().statistics) std::erase(operators, statistic);
+  AttentionAlternative made{attention.name, builder.names_of(operators), 0, 0, builder.words_moved(attention)};
+  for (const FusedOperator* const group : builder.groups_with(operators)) {
+    std::vector<size_t> inside;
+    for (size_t k = 0; k < group->members.size(); ++k) {
+      if (has(operators, group->members[k])) inside.push_back(k);
+    }
+    ++made.launches_apart;
+    made.words_apart += inside.size() == group->members.size() ? group->words_after
+                                                               : builder.words_moved(builder.kernel(*group, inside));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<AttentionAlternative> attention_alternatives(const TrainingGraph& training, const FusedGraph& fused) {
+  const PartitionBuilder builder(training, fused);
+  std::vector<AttentionAlternative> made;
+  for (const AttentionPartitions& each : find_attention_partitions(training, builder.callers()).partitions) {
+    made.push_back(alternative_of(builder, each.forward));
+    if (each.backward) made.push_back(alternative_of(builder, *each.backward));
+  }
+  return made;
+}
+
+namespace {
+
 // The alternatives of one choice point that an attention makes of several.
 class TiedChoicePoints {
  public:

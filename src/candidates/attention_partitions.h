@@ -6,6 +6,7 @@
 
 #include "autodiff/training_graph.h"
 #include "candidates/candidates.h"
+#include "fusion/fused_graph.h"
 
 namespace millrace {
 
@@ -23,5 +24,8 @@ struct FoundAttentionPartitions {
 // Partitions for the attentions whose statistics are in the graph. `callers`: per tensor, whether it is in the caller's
 // memory.
 FoundAttentionPartitions find_attention_partitions(const TrainingGraph& training, const std::vector<bool>& callers);
+
+// Both passes of each of them, for `millrace fuse`.
+std::vector<AttentionAlternative> attention_alternatives(const TrainingGraph& training, const FusedGraph& fused);
 
 }  // namespace millrace

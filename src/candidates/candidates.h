@@ -271,6 +271,15 @@ struct ChoicePoint {
   std::vector<std::vector<int>> alternatives;  // each a list of partitions; the first is the default
 };
 
+// A pass of a fused attention next to the launches that it replaces. Masks count as words.
+struct AttentionAlternative {
+  std::string name;
+  std::vector<std::string> operators;
+  size_t launches_apart = 0;
+  int64_t words_apart = 0;
+  int64_t words_fused = 0;
+};
+
 struct Candidates {
   std::vector<TensorDomain> domains;            // one per tensor of the graph
   std::vector<PartitionCandidates> partitions;  // in an order in which every combination of alternatives can run

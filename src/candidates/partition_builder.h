@@ -54,10 +54,10 @@ class PartitionBuilder {
   // more. `before`: what other products absorb already.
   int64_t words_saved(const std::vector<Partition>& products, const std::vector<OperatorId>& absorbed,
                       const std::vector<OperatorId>& before = {}) const;
-
- private:
+  // The words of the tensors that it reads and writes.
   int64_t words_moved(const Partition& partition) const;
 
+ private:
   const TrainingGraph& training_;
   const Graph& graph_;
   const FusedGraph& fused_;

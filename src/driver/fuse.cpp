@@ -1,7 +1,9 @@
 // `millrace fuse`: program to printed fused graph.
 #include "fusion/fuse.h"
 
+#include "candidates/attention_partitions.h"
 #include "driver/pipeline.h"
+#include "fusion/row_statistics.h"
 #include "millrace/millrace.h"
 #include "report/fusion_report.h"
 
@@ -15,9 +17,12 @@ Result<std::string> fuse_program(const FuseOptions& options) {
   if (!fused) return fused.error();
   const std::vector<PairExplanation> pairs =
       options.explain ? explain(*training, *fused) : std::vector<PairExplanation>();
-  if (options.format == Format::json) return fusion_json(*training, *fused, pairs);
-  return options.explain ? pairs_text(*training, pairs)
-                         : fusion_text(*training, *fused, static_cast<size_t>(options.width));
+  if (options.explain && options.format != Format::json) return pairs_text(*training, pairs);
+  const Recomputed with_statistics = add_row_statistics({*training, *fused});
+  const std::vector<AttentionAlternative> attentions =
+      attention_alternatives(with_statistics.training, with_statistics.fused);
+  if (options.format == Format::json) return fusion_json(*training, *fused, attentions, pairs);
+  return fusion_text(*training, *fused, attentions, static_cast<size_t>(options.width));
 }
 
 }  // namespace millrace

@@ -80,6 +80,7 @@ double reduction(int64_t before, int64_t after) {
 }  // namespace
 
 std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
+                        const std::vector<AttentionAlternative>& attentions,
                         const std::vector<PairExplanation>& pairs) {
   const Graph& graph = training.graph;
   JsonText text;
@@ -121,6 +122,14 @@ std::string fusion_json(const TrainingGraph& training, const FusedGraph& fused,
                 {"contractions", operators_json(graph, stack.readers)},
                 {"sources", sources},
                 {"words_saved", stack.words_saved}};
+  });
+  text.list("attentions", attentions.size(), [&](size_t k) {
+    const AttentionAlternative& attention = attentions[k];
+    return Json{{"name", attention.name},
+                {"operators", attention.operators},
+                {"launches_separate", attention.launches_apart},
+                {"words_separate", attention.words_apart},
+                {"words_fused", attention.words_fused}};
   });
   if (!pairs.empty()) {
     text.list("pairs", pairs.size(), [&](size_t k) {

@@ -52,7 +52,21 @@ std::string joined_text(const Graph& graph, const FusedGraph& fused, const Unit&
   return table.text(width);
 }
 
-std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const Unit& unit, size_t width) {
+std::string attentions_text(const std::vector<AttentionAlternative>& attentions, const Unit& unit, size_t width) {
+  Table table({Align::left, Align::right, Align::right, Align::right});
+  table.row({"attentions that can be one launch", "launches separately", unit.prefix + "words separately", "fused"});
+  for (const AttentionAlternative& attention : attentions) {
+    table.row({concat("  ", attention.name), concat(attention.launches_apart), words_cell(attention.words_apart, unit),
+               words_cell(attention.words_fused, unit)});
+    std::string operators = wrapped(attention.operators, ", ", {width, "      ", "      "});
+    operators.pop_back();
+    table.line(operators);
+  }
+  return table.text(width);
+}
+
+std::string alternatives_text(const Graph& graph, const FusedGraph& fused,
+                              const std::vector<AttentionAlternative>& attentions, const Unit& unit, size_t width) {
   Table table({Align::left, Align::right, Align::right});
   if (!fused.stackings.empty())
     table.row({"contractions that can be stacked", unit.prefix + "words separately", "stacked"});
@@ -69,13 +83,15 @@ std::string alternatives_text(const Graph& graph, const FusedGraph& fused, const
   }
   if (!text.empty() && !fused.epilogues.empty()) text += "\n";
   text += epilogues.text(width);
-  if (fused.joined_stacks.empty()) return text;
-  return concat(text, text.empty() ? "" : "\n", joined_text(graph, fused, unit, width));
+  if (!fused.joined_stacks.empty()) text += concat(text.empty() ? "" : "\n", joined_text(graph, fused, unit, width));
+  if (!attentions.empty()) text += concat(text.empty() ? "" : "\n", attentions_text(attentions, unit, width));
+  return text;
 }
 
 }  // namespace
 
-std::string fusion_text(const TrainingGraph& training, const FusedGraph& fused, size_t width) {
+std::string fusion_text(const TrainingGraph& training, const FusedGraph& fused,
+                        const std::vector<AttentionAlternative>& attentions, size_t width) {
   const Graph& graph = training.graph;
   int64_t largest = 0;
   int64_t contraction_words = 0;
@@ -107,7 +123,7 @@ std::string fusion_text(const TrainingGraph& training, const FusedGraph& fused, 
     total_row("  all, masks regenerated", fused.words_after_by_mask[2]);
   }
   text += totals.text(width) + "\n";
-  const std::string alternatives = alternatives_text(graph, fused, unit, width);
+  const std::string alternatives = alternatives_text(graph, fused, attentions, unit, width);
   if (!alternatives.empty()) text += concat("Alternatives, chosen by measurement:\n\n", alternatives, "\n");
   text += concat(graph.operators.size(), " operators became ", fused.groups.size(),
                  " launches; --explain says why each pair was fused or not.\n");

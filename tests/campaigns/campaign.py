@@ -104,10 +104,17 @@ def written_whole(file: Path, content: dict) -> None:
     os.replace(fresh, file)
 
 
+def folder_in_memory() -> str | None:
+    """Where no disk need be waited for; nothing if programs may not be executed there."""
+    folder = "/dev/shm"
+    usable = os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+    return folder if usable else None
+
+
 def run_slice(campaign: Campaign, store: Store, binaries: Binaries, seconds: float, most: int) -> Slice:
     state = store.state_of(campaign)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="campaign.") as folder:
+    with tempfile.TemporaryDirectory(prefix="campaign.", dir=folder_in_memory()) as folder:
         done = campaign.run(binaries, state.next_seed, seconds, most, Path(folder))
     state.add(done, time.monotonic() - begin)
     store.put(campaign, state)

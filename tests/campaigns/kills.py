@@ -21,6 +21,7 @@ from campaign import Binaries, Campaign, Slice
 
 KILLS = 25  # of one exploration
 AT_ONCE = 4  # explorations
+PATIENCE = 3600  # seconds: campaigns run at the lowest priority, and somebody may freeze them
 
 PROGRAM = """
 A = 8
@@ -92,7 +93,7 @@ class Exploration:
 
     def finished(self, *arguments: str) -> str:
         process = self.start(*arguments)
-        output, messages = process.communicate(timeout=600)
+        output, messages = process.communicate(timeout=PATIENCE)
         if process.returncode != 0:
             raise RuntimeError(f"millrace {' '.join(arguments)}: exit code {process.returncode}: {messages[-1000:]}")
         return output
@@ -109,7 +110,7 @@ class Exploration:
         time.sleep(seconds)
         running = process.poll() is None
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         return running
 
     def stored(self) -> set[tuple]:

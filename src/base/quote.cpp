@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "base/text.h"
+
 namespace millrace {
 namespace {
 
@@ -42,12 +44,25 @@ bool is_plain(char c) {
          std::string_view("/._-+:=@%").find(c) != std::string_view::npos;
 }
 
-// As bash, zsh and fish's printf read it: $'…' for what cannot be printed.
+// As bash and zsh read what cannot be printed: $'…', in which a backslash escapes.
+std::string with_escapes(std::string_view text) {
+  std::string made = "$'";
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool c1 = begins_c1(text, at);
+    if (c1) made += escape_of(static_cast<unsigned char>(text[at++]));
+    if (c1 || is_control(static_cast<unsigned char>(c)))
+      made += escape_of(static_cast<unsigned char>(text[at]));
+    else
+      made += c == '\'' || c == '\\' ? concat("\\", c) : std::string(1, c);
+  }
+  return made + "'";
+}
+
 std::string quoted(std::string_view text) {
-  const std::string visible = printable_line(text);
-  const bool unprintable = visible != text;
-  std::string made = unprintable ? "$'" : "'";
-  for (const char c : visible) made += c == '\'' ? (unprintable ? "\\'" : "'\\''") : std::string(1, c);
+  if (printable_line(text) != text) return with_escapes(text);
+  std::string made = "'";
+  for (const char c : text) made += c == '\'' ? "'\\''" : std::string(1, c);
   return made + "'";
 }
 
@@ -57,7 +72,14 @@ std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
 
 std::string printable_line(std::string_view text) { return escaped(text, ""); }
 
+std::string indented(std::string_view text) {
+  std::string made;
+  for (const char c : text) made += c == '\n' ? "\n    " : std::string(1, c);
+  return made;
+}
+
 std::string shell_word(std::string_view text) {
+  if (text.starts_with('-')) return shell_word(concat("./", text));
   for (const char c : text) {
     if (!is_plain(c)) return quoted(text);
   }

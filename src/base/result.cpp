@@ -17,12 +17,13 @@ std::string printed(const Diagnostic& diagnostic, const char* severity) {
   std::string text;
   if (!diagnostic.file.empty()) text += printable_line(diagnostic.file) + ":";
   if (diagnostic.line > 0) text += concat(diagnostic.line, ":", diagnostic.column, ":");
-  text += concat(text.empty() || text.back() != ':' ? "" : " ", severity, ": ", printable(diagnostic.message), "\n");
+  text += concat(text.empty() || text.back() != ':' ? "" : " ", severity, ": ", indented(printable(diagnostic.message)),
+                 "\n");
   if (!diagnostic.excerpt.empty()) {
     text += concat("    ", diagnostic.excerpt, "\n    ");
     text += std::string(static_cast<size_t>(diagnostic.caret), ' ') + "^\n";
   }
-  if (!diagnostic.remedy.empty()) text += concat("  ", printable(diagnostic.remedy), "\n");
+  if (!diagnostic.remedy.empty()) text += concat("  ", indented(printable(diagnostic.remedy)), "\n");
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/directories.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
@@ -62,7 +63,7 @@ std::string cache_text(const CacheFiles& files, Format format, std::string_view 
     json.field("bytes", files.bytes);
     return std::move(json).finish();
   }
-  return concat(files.files.size(), " files of compiled kernels ", verb, " ", files.folder, ", ",
+  return concat(files.files.size(), " files of compiled kernels ", verb, " ", printable_line(files.folder), ", ",
                 shown_bytes(files.bytes), "\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/process.h"
 #include "millrace/result.h"
 
 namespace millrace {
@@ -21,6 +22,24 @@ TEST(Quote, WordsForTheShell) {
   EXPECT_EQ(shell_word("it's; rm -rf $HOME"), "'it'\\''s; rm -rf $HOME'");
   EXPECT_EQ(shell_word("a\x1b'b"), "$'a\\x1b\\'b'");
   EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("-x.py"), "./-x.py");
+}
+
+// What bash makes of the word.
+std::string read_back(const std::string& word) {
+  const Result<Finished> finished = run_process({"bash", "-c", "printf %s " + word}, {});
+  return finished ? finished->output : to_string(finished.error());
+}
+
+TEST(Quote, TheShellReadsAnyNameAsOneWord) {
+  for (const std::string name : {"plain", "my plan", "it's", "a\\b", "$(id) `id` ;&|", "\x1b", "\x1b\\'; echo pwned #",
+                                 "line\nend\\n", "\t\\\\x41", "\xc2\x9b 'x'", "µ", "\x7f\\"})
+    EXPECT_EQ(read_back(shell_word(name)), name) << printable_line(name);
+}
+
+TEST(Quote, ALineEndInANameBeginsNoMessage) {
+  const Error error = Error::make(ErrorKind::bad_input, "cannot open 'a\nerror: b'", "see 'c\nd'");
+  EXPECT_EQ(to_string(error), "error: cannot open 'a\n    error: b'\n  see 'c\n    d'\n");
 }
 
 TEST(Quote, ErrorsPrintNoControlCharacters) {

@@ -158,6 +158,10 @@ class StoredTest(CommandTest):
                 self.assertEqual(set(printed) - {"schema_version"}, documented[command])
                 self.assertNotRegex(json.dumps(printed), r"_?(candidates|tried|words|launches)\": \d+\.0\b")
 
+    def test_a_folder_with_control_characters(self) -> None:
+        folder = str(self.folder / "a\x1b[31m\nb")
+        self.assertIn("a\\x1b[31m\\nb", self.succeed("cache", "show", MILLRACE_CACHE_DIR=folder))
+
     def clean(self) -> None:
         cache = self.folder / "cache"
         other = [cache / "plans" / "kept", cache / "k_not_a_kernel.so", cache / "notes.txt"]

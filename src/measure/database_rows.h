@@ -35,9 +35,11 @@ Result<SqliteStatement> prepare_find(const SqliteConnection& connection);
 Result<std::optional<MeasurementRow>> find_row(SqliteStatement& statement, const MeasurementKey& key,
                                                const std::string& path);
 
-// Runs `work` in a transaction and rolls back if it fails.
+// Runs `work` in a transaction and rolls back if it fails. Not in a file that somebody removed: SQLite would go on to
+// write where nobody can read.
 template <class Work>
 auto in_transaction(const SqliteConnection& connection, Work work) -> decltype(work()) {
+  if (!connection.is_in_place()) return displaced_database(connection.path());
   const Result<Done> begun = connection.run("BEGIN IMMEDIATE");
   if (!begun) return begun.error();
   auto result = work();

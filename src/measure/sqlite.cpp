@@ -1,6 +1,7 @@
 #include "measure/sqlite.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <utility>
 
@@ -37,6 +38,7 @@ struct SqliteHandle {
   const SqliteLibrary* library = nullptr;
   void* connection = nullptr;
   std::string path;
+  struct stat opened {};  // the file
 
   SqliteHandle(const SqliteLibrary* l, std::string p) : library(l), path(std::move(p)) {}
   SqliteHandle(const SqliteHandle&) = delete;
@@ -131,6 +133,11 @@ bool find_all(void* library, SqliteLibrary& all) {
 }
 
 }  // namespace
+
+Error displaced_database(const std::string& path) {
+  return Error::make(ErrorKind::failed, concat("the database '", path, "' was removed or replaced while it was in use"),
+                     "its rows are lost, unless you have a copy of it; the same command begins again");
+}
 
 Error damaged_database(const std::string& path, const std::string& how) {
   return Error::make(ErrorKind::failed, concat("the database '", path, "' is damaged: ", how),
@@ -240,6 +247,7 @@ Result<SqliteConnection> SqliteConnection::open(const std::string& path, SqliteM
   const std::string address = immutable ? immutable_address(path) : path;
   const int code = library->open_v2(address.c_str(), &handle->connection, flags, nullptr);
   if (code != kOk) return failure(*handle, code);
+  if (stat(path.c_str(), &handle->opened) != 0) return failure(*handle, kCannotOpen);
   library->extended_result_codes(handle->connection, 1);
   library->busy_timeout(handle->connection, busy_milliseconds);
   return SqliteConnection(std::move(handle));
@@ -278,6 +286,12 @@ Result<std::string> SqliteConnection::text(std::string_view sql) const {
 }
 
 const std::string& SqliteConnection::path() const { return handle_->path; }
+
+bool SqliteConnection::is_in_place() const {
+  struct stat now {};
+  return stat(path().c_str(), &now) == 0 && now.st_dev == handle_->opened.st_dev &&
+         now.st_ino == handle_->opened.st_ino;
+}
 
 bool SqliteConnection::was_busy() const {
   return (handle_->library->errcode(handle_->connection) & kPrimaryCode) == kBusy;

@@ -78,6 +78,8 @@ class SqliteConnection {
   Result<int64_t> integer(std::string_view sql) const;
   Result<std::string> text(std::string_view sql) const;
   const std::string& path() const;
+  // Whether the path still names the file that was opened.
+  bool is_in_place() const;
   // Whether the last failure was caused by another writer.
   bool was_busy() const;
 
@@ -86,6 +88,9 @@ class SqliteConnection {
 
   std::unique_ptr<SqliteHandle> handle_;
 };
+
+// The error for a database that is no longer in place.
+Error displaced_database(const std::string& path);
 
 // The error for a damaged database, with instructions to rescue its rows.
 Error damaged_database(const std::string& path, const std::string& how);

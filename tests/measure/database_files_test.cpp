@@ -97,6 +97,21 @@ TEST_F(DatabaseTest, AFullDiskKeepsWhatWasWritten) {
   EXPECT_EQ(all(path()), numbered_rows(written));
 }
 
+TEST_F(DatabaseTest, AFileThatIsRemovedOrReplacedWhileItIsInUseIsNoticed) {
+  for (const bool replaced : {false, true}) {
+    Database database = opened(path());
+    ASSERT_TRUE(database.put(numbered(1)));
+    for (const char* const suffix : {"", "-wal", "-shm"}) fs::remove(path() + suffix);
+    if (replaced) made(numbered_rows(3));
+    const Result<Done> put = database.put(numbered(2));
+    ASSERT_FALSE(put) << "written where nobody can read";
+    EXPECT_NE(to_string(put.error()).find("was removed or replaced"), std::string::npos) << to_string(put.error());
+    if (replaced) {
+      EXPECT_EQ(all(path()), numbered_rows(3));
+    }
+  }
+}
+
 // Tampered rows are refused although the file's structure is intact.
 TEST_F(DatabaseTest, TamperedRowsAreRefused) {
   for (const char* const change :

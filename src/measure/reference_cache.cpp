@@ -14,10 +14,8 @@ KnownReference& ReferenceCache::add(KnownReference known) {
 // Counted anew each time, because the outputs of a large product come after its entry was added.
 int64_t ReferenceCache::bytes() const {
   size_t elements = 0;
-  for (const KnownReference& known : entries_.all()) {
-    for (const std::vector<double>& input : known.data.inputs) elements += input.size();
-    for (const Expected& output : known.data.outputs) elements += output.values.size() + output.tolerances.size();
-  }
+  for (const KnownReference& known : entries_.all())
+    elements += numbers_in(known.data) + (known.other ? numbers_in(*known.other) : 0);
   return static_cast<int64_t>(elements * sizeof(double));
 }
 

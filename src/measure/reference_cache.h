@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "measure/recently_used.h"
@@ -13,6 +14,7 @@ namespace millrace {
 struct KnownReference {
   std::string name;  // reference_data_name()
   ReferenceData data;
+  std::optional<ReferenceData> other;  // of a small partition: other inputs
   bool by_peer = false;  // too large for the reference: checked at small extents, and against the first that passed
   bool has_peer = false;
 };

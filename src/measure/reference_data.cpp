@@ -110,6 +110,13 @@ Result<ReferenceData> make_attention_reference_data(const Graph& graph, const Dr
 
 }  // namespace
 
+size_t numbers_in(const ReferenceData& reference_data) {
+  size_t numbers = 0;
+  for (const std::vector<double>& input : reference_data.inputs) numbers += input.size();
+  for (const Expected& output : reference_data.outputs) numbers += output.values.size() + output.tolerances.size();
+  return numbers;
+}
+
 std::vector<double> dropout_mask(const Operator& dropout, size_t elements, const RandomState& random) {
   std::vector<double> mask(elements);
   const double scale = 1 / (1 - dropout.value);

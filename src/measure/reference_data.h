@@ -24,6 +24,9 @@ struct ReferenceData {
   RandomState random;
 };
 
+// How many numbers the inputs and outputs have, with the tolerances.
+size_t numbers_in(const ReferenceData& reference_data);
+
 // Equal for partitions with equal reference data: they compute the same from numbers of the same range with the same
 // dropout masks. Equal partitions may have different masks and ranges.
 std::string reference_data_name(const Graph& graph, const DrawRules& rules, const Partition& partition);

@@ -48,9 +48,11 @@ class Trials {
 
   std::string check(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                     Buffers& buffers);
-  void run_poisoned(const Partition& partition, const CpuLaunch& launch, Buffers& buffers) const;
+  std::string run_on(const ReferenceData& data, const Partition& partition, const std::vector<Layout>& layouts,
+                     const CpuLaunch& launch, Buffers& buffers) const;
   std::string misuse(const Partition& partition, const Buffers& buffers) const;
-  std::string compare(const Partition& partition, const std::vector<Layout>& layouts, const Buffers& buffers) const;
+  std::string compare(const ReferenceData& data, const Partition& partition, const std::vector<Layout>& layouts,
+                      const Buffers& buffers) const;
   std::string check_again(const Partition& partition, const std::vector<Layout>& layouts, const Buffers& buffers) const;
   std::string check_small(const Partition& partition, const Candidate& candidate);
   Result<Done> take_as_peer(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,

@@ -149,5 +149,26 @@ TEST_F(KernelTrials, ACandidateThatComputesOnlyTheFirstTimeIsWrong) {
   }
 }
 
+// Computes once, and then gives the same results for all inputs.
+void relu_of_the_first_inputs(const KernelArguments* arguments) {
+  static std::vector<float> results;
+  const auto* const from = static_cast<const float*>(arguments->tensors[0]);
+  if (results.empty())
+    for (size_t k = 0; k < kColumns; ++k) results.push_back(std::max(from[k], 0.0F));
+  std::memcpy(arguments->tensors[1], results.data(), sizeof(float) * kColumns);
+}
+
+TEST(Trials, WhatIsRightForTheSameInputsOnlyIsWrong) {
+  const TrainingGraph training = training_of("I = 6\n\ndef f(x: float32[I]):\n    return relu(x)\n");
+  const Result<Candidates> found = find_partitions(training, fuse(training), EnumerateOptions());
+  ASSERT_TRUE(found);
+  PartitionCandidates relu = found->partitions.front();
+  find_configs(training.graph, found->domains, EnumerateOptions(), relu);
+  Trials trials(training.graph, found->domains);
+  const MeasurementRow row = trials.run(relu.partition, relu.candidates.front(),
+                                        reinterpret_cast<void*>(relu_of_the_first_inputs), TrialSettings());
+  EXPECT_EQ(row.outcome, Outcome::wrong) << row.detail;
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // The `millrace` program: options in, text out. Data goes to standard output, messages to standard error.
 #include "millrace/millrace.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,6 +130,13 @@ int run(int argc, char** argv) {
   return code;
 }
 
+// If one is closed, the next file that is opened takes its number, and messages would be written into that file.
+// Writing to the standard output still fails.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDONLY));
+}
+
 int run_safely(int argc, char** argv) {
   try {
     return run(argc, argv);
@@ -141,6 +149,7 @@ int run_safely(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   // A write beyond `ulimit -f` fails with an error, which says so, in place of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   spin_briefly(argv);

@@ -392,6 +392,22 @@ class OutputTest(OptimizeTest):
             self.assertGreater((self.folder / "target").stat().st_size, 0, command)
             (self.folder / "target").unlink()
 
+    def test_a_closed_stream_does_not_become_a_file(self) -> None:
+        """Or messages would be written into a result or the database."""
+        (self.folder / "large.py").write_text(TINY.replace("N = 64", "N = 100_000"))
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        process = subprocess.Popen(
+            ["sh", "-c", 'exec "$0" run large.py --out pipe <&- >&- 2>&-', BINARY], cwd=self.folder,
+            env=self.environment,
+        )
+        with pipe.open("rb") as results:
+            results.read(1)  # it waits until the rest is read
+            streams = [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)]
+            results.read()
+        self.assertEqual(process.wait(timeout=self.seconds), FAILED)
+        self.assertEqual(streams, ["/dev/null"] * 3)
+
     def test_select_and_report_of_a_database_that_is_only_read(self) -> None:
         self.succeed("optimize", "small.py", "--budget", "1s")
         data = self.folder / "data"

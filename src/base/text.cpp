@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 namespace millrace {
 
 std::string fixed(double value, int decimals) {
   std::array<char, 512> buffer{};
-  const int length = std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, value);
-  return {buffer.data(), static_cast<size_t>(std::max(length, 0))};
+  // Not printf, which would write a comma in many locales.
+  const std::to_chars_result end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
+  return {buffer.data(), end.ptr};
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

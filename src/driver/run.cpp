@@ -1,13 +1,12 @@
 // `millrace run`: runs forward and backward once, a program by the reference interpreter, a plan by its launches.
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/file.h"
 #include "base/quote.h"
 #include "base/safetensors.h"
+#include "base/significant.h"
 #include "base/text.h"
 #include "driver/callers_tensors.h"
 #include "driver/given_tensors.h"
@@ -44,11 +43,8 @@ std::string summary_text(const std::vector<StoredTensor>& made, const RunOptions
   table.row({"tensor", "shape", "mean |x|", "max |x|", "not finite"});
   for (const StoredTensor& tensor : made) {
     const Summary summary = summarize(tensor.values);
-    std::array<char, 32> mean{};
-    std::array<char, 32> largest{};
-    std::snprintf(mean.data(), mean.size(), "%.6g", summary.mean_magnitude);
-    std::snprintf(largest.data(), largest.size(), "%.6g", summary.largest);
-    table.row({tensor.name, shown(tensor.shape), mean.data(), largest.data(), concat(summary.not_finite)});
+    table.row({tensor.name, shown(tensor.shape), significant(summary.mean_magnitude, 6),
+               significant(summary.largest, 6), concat(summary.not_finite)});
   }
   std::string text = table.text(100);
   text += options.out.empty() ? "\nnothing was written; use --out FILE to store the results and gradients\n"

@@ -1,12 +1,11 @@
 #include "frontend/builder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/significant.h"
 #include "base/text.h"
 #include "ir/label.h"
 
@@ -44,9 +43,7 @@ TensorId Builder::add_argument(const std::string& name, DType dtype, const std::
 Value Builder::constant(double number) {
   const auto [entry, fresh] = constants_.try_emplace(number, TensorId(graph.tensors.size()));
   if (fresh) {
-    std::array<char, 40> digits{};
-    std::snprintf(digits.data(), digits.size(), "%.17g", number);
-    graph.tensors.push_back({digits.data(), DType::float64, {}, TensorRole::constant, number});
+    graph.tensors.push_back({significant(number, 17), DType::float64, {}, TensorRole::constant, number});
   }
   return Value::of(View{entry->second, {}, {}, {}});
 }

@@ -1,11 +1,10 @@
 // Types in the builder: promotion, and the operations that integers and booleans allow.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <set>
 
+#include "base/significant.h"
 #include "base/text.h"
 #include "frontend/builder.h"
 
@@ -43,11 +42,7 @@ double largest_of(DType dtype) {
 // Hides what it is added to from a softmax, and leaves room for the scores.
 double hiding_number(DType dtype) { return largest_of(dtype) / 2; }
 
-std::string shown_number(double number) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%g", number);
-  return text.data();
-}
+std::string shown_number(double number) { return significant(number, 6); }
 
 }  // namespace
 

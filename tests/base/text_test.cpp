@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/significant.h"
+
 namespace millrace {
 namespace {
 
@@ -31,6 +33,15 @@ TEST(Text, FixedRoundsToTheDecimals) {
   const std::string longest = fixed(-std::numeric_limits<double>::max(), 20);
   EXPECT_EQ(longest.size(), 1 + 309 + 1 + 20U);
   EXPECT_EQ(longest.substr(0, 5), "-1797");
+}
+
+TEST(Text, SignificantDigits) {
+  EXPECT_EQ(significant(0.1, 17), "0.10000000000000001");
+  EXPECT_EQ(significant(0.25, 17), "0.25");
+  EXPECT_EQ(significant(65504, 6), "65504");
+  EXPECT_EQ(significant(3.40282e38, 6), "3.40282e+38");
+  EXPECT_EQ(significant(-std::numeric_limits<double>::max(), 17), "-1.7976931348623157e+308");
+  EXPECT_EQ(significant(-std::numeric_limits<double>::infinity(), 6), "-inf");
 }
 
 TEST(Text, SplitKeepsEmptyParts) {

@@ -108,6 +108,25 @@ class LibraryTest(unittest.TestCase):
             millrace.analyze("/nowhere.py")
         self.assertIn(caught.exception.code, (1, 2))
 
+    def test_a_locale_with_a_decimal_comma(self):
+        """A program that embeds Millrace may have set one."""
+        locales, program = self.folder / "locales", self.folder / "quarter.py"
+        locales.mkdir()
+        if not shutil.which("localedef") or subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", locales / "de_DE.UTF-8"], capture_output=True
+        ).returncode != 0:
+            self.skipTest("no such locale can be made here")
+        program.write_text("A = 4\n\ndef f(x: float32[A]):\n    return x * 0.25\n")
+        script = ("import locale, sys, millrace; locale.setlocale(locale.LC_ALL, sys.argv[1]); "
+                  "print(millrace.analyze(sys.argv[2]))")
+        told = [
+            subprocess.run([sys.executable, "-c", script, name, program], capture_output=True, text=True, check=True,
+                           env={**os.environ, "LOCPATH": str(locales)}).stdout
+            for name in ("C", "de_DE.UTF-8")
+        ]
+        self.assertIn("'0.25'", told[0])
+        self.assertEqual(*told)
+
     def test_a_plan_agrees_with_numpy(self):
         results, state = self.plan().forward(self.arguments, seed=9, step=2)
         scope: dict = {}

@@ -70,7 +70,9 @@ Result<std::string> version_of(std::vector<std::string> command) {
   if (!finished) return finished.error();
   const std::string line = split(finished->output, '\n').front();
   if (finished->exit_code == 0 && !line.empty()) return line;
-  return Error::make(ErrorKind::unavailable, concat("'", join(command, " "), "' does not print a version"), kRemedy);
+  const std::string why = finished->error.empty() ? "" : concat(": ", split(finished->error, '\n').front());
+  return Error::make(ErrorKind::unavailable, concat("'", join(command, " "), "' does not print a version", why),
+                     kRemedy);
 }
 
 // The user's cache, where folders that killed processes left are removed; before it exists, the system's folder.
@@ -90,15 +92,17 @@ Result<std::optional<std::string>> complaint_about(const std::vector<std::string
   const Result<TemporaryDirectory> scratch = TemporaryDirectory::make(folder_for_probes());
   if (!scratch) return scratch.error();
   std::vector<std::string> arguments = command;
-  arguments.insert(arguments.end(), {"-x", "c++", "-", "-o", scratch->path() + "/probe.so"});
+  const std::string object = scratch->path() + "/probe.so";
+  arguments.insert(arguments.end(), {"-x", "c++", "-", "-o", object});
   ProcessOptions options = patiently();
   options.input = kProbe;
   options.environment["TMPDIR"] = scratch->path();
   const Result<Finished> finished = run_process(guarded(std::move(arguments)), options);
   if (!finished) return finished.error();
   if (finished->timed_out) return std::optional(concat("it did not finish within ", kPatience, " s"));
-  if (finished->exit_code == 0) return std::optional<std::string>();
-  return std::optional(finished->error.substr(0, 1000));
+  if (finished->exit_code != 0) return std::optional(finished->error.substr(0, 1000));
+  if (!std::filesystem::exists(object)) return std::optional<std::string>("it made no file");
+  return std::optional<std::string>();
 }
 
 std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {

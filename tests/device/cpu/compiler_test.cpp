@@ -63,7 +63,7 @@ TEST_F(CompilerTest, AnExplicitCompilerIsNotReplaced) {
 }
 
 TEST_F(CompilerTest, AMissingDefaultCompilerIsSkipped) {
-  const std::string script = "echo 'other 2'";
+  const std::string script = "echo 'other 2'; [ $1 = --version ] || echo >$out";
   const Compiler other = pretended_compiler(script);
   std::filesystem::rename(other.path, path("clang++"));
   set_variable("CXX", "no-such-compiler");
@@ -71,6 +71,17 @@ TEST_F(CompilerTest, AMissingDefaultCompilerIsSkipped) {
   const Result<Compiler> compiler = find_compiler();
   ASSERT_TRUE(compiler) << to_string(compiler.error());
   EXPECT_EQ(compiler->path, path("clang++"));
+}
+
+TEST_F(CompilerTest, OneThatMakesNothingOrSaysNothingIsRefused) {
+  set_variable("MILLRACE_CXX", pretended_compiler("echo 'nothing 1'").path);
+  Result<Compiler> compiler = find_compiler();
+  ASSERT_FALSE(compiler);
+  EXPECT_TRUE(says(compiler.error(), "it made no file")) << to_string(compiler.error());
+  set_variable("MILLRACE_CXX", pretended_compiler("echo 'no memory for a library' >&2; exit 127").path);
+  compiler = find_compiler();
+  ASSERT_FALSE(compiler);
+  EXPECT_TRUE(says(compiler.error(), "does not print a version: no memory")) << to_string(compiler.error());
 }
 
 TEST_F(CompilerTest, NoCompilerIsAnErrorWithARemedy) {
@@ -82,7 +93,9 @@ TEST_F(CompilerTest, NoCompilerIsAnErrorWithARemedy) {
 }
 
 TEST_F(CompilerTest, AnUnsupportedMachineFlagIsDropped) {
-  const Compiler old = pretended_compiler("case \"$*\" in *=native*) echo 'unknown flag' >&2; exit 1;; esac; echo old");
+  const Compiler old = pretended_compiler(
+      "case \"$*\" in *=native*) echo 'unknown flag' >&2; exit 1;; esac; echo old; "
+      "[ $1 = --version ] || echo >$out");
   set_variable("MILLRACE_CXX", old.path);
   const Result<Compiler> compiler = find_compiler();
   ASSERT_TRUE(compiler) << to_string(compiler.error());

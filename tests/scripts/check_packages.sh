@@ -83,7 +83,10 @@ check_deb() {
 [[ $# -gt 0 ]] || fail "say what to check: wheel, deb or both"
 for package in "$@"; do
   case $package in
-    wheel | deb) "check_$package" && echo "$package: fine" ;;
+    wheel | deb)
+      "check_$package"  # no `&&` after it: bash would go on in it after a command that fails
+      echo "$package: fine"
+      ;;
     *) fail "unknown package '$package' (packages: wheel, deb)" ;;
   esac
 done

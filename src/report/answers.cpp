@@ -25,8 +25,9 @@ std::string most_time(const StepMetrics& metrics) {
   const double step = step_seconds(metrics);
   std::vector<std::string> texts;
   for (const Piece* piece : slowest)
-    texts.push_back(concat(shortened(piece->name, kNameLetters), " (", name_of(piece->pass), ") takes ",
-                           shown_seconds(piece->seconds), ", ", share(piece->seconds, step), " of the step"));
+    texts.push_back(concat(shortened(piece->name, kNameLetters), " (", name_of(piece->pass),
+                           piece->estimated ? ") takes an estimated " : ") takes ", shown_seconds(piece->seconds), ", ",
+                           share(piece->seconds, step), " of the step"));
   double products = 0;
   for (const Piece& piece : metrics.after) {
     if (!piece.conversion && piece.operator_class == OperatorClass::contraction) products += piece.seconds;
@@ -67,6 +68,7 @@ std::string layouts(const std::vector<LayoutReason>& reasons) {
   tell(LayoutChoice::fastest, "the layout with which their launches are fastest");
   tell(LayoutChoice::for_others, "a slower one, because other tensors of the same launches gain more");
   tell(LayoutChoice::only, "the only layout that was measured for all of their launches");
+  tell(LayoutChoice::estimated, "the layout of the best estimate: no layout was measured for all of their launches");
   return concat(
       "Of the ",
       std::accumulate(counts.begin(), counts.end(), 0, [](int sum, const auto& one) { return sum + one.second; }),
@@ -78,7 +80,10 @@ std::string layouts(const std::vector<LayoutReason>& reasons) {
 std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   const StepPlan& plan = artefacts.plan;
   std::vector<std::string> texts;
-  if (plan.bound > 0)
+  if (const size_t estimated = estimated_launches(metrics); estimated > 0)
+    texts.push_back(concat("Unknown: the times of ", estimated, " of the ", metrics.after.size(),
+                           " launches are estimates, which bound nothing"));
+  else if (plan.bound > 0)
     texts.push_back(concat("The sum of the launches, ", shown_seconds(plan.cost), ", is ",
                            fixed(100 * std::max(0.0, plan.cost / plan.bound - 1), 1), " % above the lower bound of ",
                            shown_seconds(plan.bound), ", which ignores layouts"));
@@ -92,7 +97,8 @@ std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metric
                            ", ", share(limit, step_seconds(metrics)), " of it"));
   if (artefacts.step_seconds > 0 && plan.cost > 0)
     texts.push_back(concat("The running step takes ", shown_seconds(artefacts.step_seconds), ", ",
-                           shown_ratio(artefacts.step_seconds / plan.cost), " times the sum of its launches"));
+                           shown_ratio(artefacts.step_seconds / plan.cost), " times the sum of its launches, ",
+                           shown_seconds(plan.cost)));
   return concat(join(texts, ". "), ".");
 }
 
@@ -110,6 +116,8 @@ const LayoutReason* best_of_callers(const std::vector<LayoutReason>& reasons) {
 std::string what_next(const ReportArtefacts& artefacts, const StepMetrics& metrics,
                       const std::vector<LayoutReason>& reasons) {
   std::vector<std::string> texts;
+  if (const size_t estimated = estimated_launches(metrics); estimated > 0)
+    texts.push_back(concat("A larger --budget times the ", estimated, " launches that were only estimated"));
   if (const Gain gain = largest_gain(metrics); gain.launch != nullptr)
     texts.push_back(concat("A faster implementation of ", shortened(gain.launch->name, kNameLetters),
                            " could save up to ", shown_seconds(gain.seconds), " (",

@@ -55,7 +55,8 @@ class TimesByLayout {
 
 LayoutChoice choice_of(const LayoutReason& reason, bool pinned) {
   if (pinned) return LayoutChoice::callers;
-  if (!reason.also.empty() || reason.seconds == kNoTime || reason.other.empty()) return LayoutChoice::only;
+  if (reason.also.empty() && reason.seconds == kNoTime) return LayoutChoice::estimated;
+  if (!reason.also.empty() || reason.other.empty()) return LayoutChoice::only;
   return reason.seconds <= reason.other_seconds ? LayoutChoice::fastest : LayoutChoice::for_others;
 }
 
@@ -67,6 +68,8 @@ std::string why(const LayoutReason& reason) {
     case LayoutChoice::for_others:
       return concat("up to ", shown_seconds(reason.seconds - reason.other_seconds),
                     " slower here, but other tensors of these launches gain more by it");
+    case LayoutChoice::estimated:
+      return "the best estimate: this layout was not measured for all launches that touch it";
     case LayoutChoice::only: break;
   }
   return reason.also.empty() ? "no other layout was measured for all launches that touch it"

@@ -18,6 +18,7 @@ enum class LayoutChoice {
   fastest,     // for the launches that touch the tensor
   for_others,  // slower for them, but other tensors of theirs gain
   only,        // nothing else was measured, or conversions make several
+  estimated,   // not even this layout was measured for all launches that touch the tensor
 };
 
 struct LayoutReason {

@@ -21,6 +21,15 @@ std::string less(double before, double after) {
   return before >= after ? concat(percent(1 - after / before), " less") : concat(percent(after / before - 1), " more");
 }
 
+std::string sum_remark(const StepMetrics& metrics) {
+  const size_t estimated = estimated_launches(metrics);
+  if (estimated == 0) return "each launch as it was tried";
+  return concat(estimated == metrics.after.size()
+                    ? "an estimate: no launch"
+                    : concat("an estimate: ", estimated, " of ", metrics.after.size(), " launches were not"),
+                estimated == metrics.after.size() ? " was timed alone" : " timed alone");
+}
+
 // The timeline of the step before is shorter than its measured time by these.
 std::string without_a_time(const StepMetrics& metrics) {
   const auto count = std::count_if(metrics.before.begin(), metrics.before.end(),
@@ -44,9 +53,11 @@ std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& 
   if (artefacts.step_seconds > 0)
     facts.push_back({"measured_step_seconds", "a step, measured", before, shown_seconds(artefacts.step_seconds),
                      faster(artefacts.step_seconds), exact, artefacts.step_seconds});
-  facts.push_back({"step_seconds", "a step, as the sum of its launches", artefacts.step_seconds > 0 ? "" : before,
-                   shown_seconds(plan.cost),
-                   artefacts.step_seconds > 0 ? "each launch as it was tried" : faster(plan.cost), exact, plan.cost});
+  facts.push_back(
+      {"step_seconds", "a step, as the sum of its launches", artefacts.step_seconds > 0 ? "" : before,
+       shown_seconds(plan.cost),
+       artefacts.step_seconds > 0 || estimated_launches(metrics) > 0 ? sum_remark(metrics) : faster(plan.cost), exact,
+       plan.cost});
   facts.push_back({"words", "words moved to and from memory", short_count(metrics.words_before),
                    short_count(metrics.words_after), less(metrics.words_before, metrics.words_after),
                    metrics.words_before, metrics.words_after});
@@ -56,7 +67,7 @@ std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& 
   facts.push_back({"launches", "launches", concat(metrics.before.size()), concat(metrics.after.size()),
                    "operators before; fused operators, products and layout conversions after",
                    static_cast<double>(metrics.before.size()), static_cast<double>(metrics.after.size())});
-  if (plan.bound > 0)
+  if (plan.bound > 0 && estimated_launches(metrics) == 0)  // estimates bound nothing
     facts.push_back({"bound_seconds", "the lower bound: every launch with its fastest candidate, layouts ignored", "",
                      shown_seconds(plan.bound),
                      concat("the sum of its launches is ", percent(std::max(0.0, plan.cost / plan.bound - 1)),

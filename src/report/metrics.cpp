@@ -58,6 +58,7 @@ class Metrics {
  public:
   explicit Metrics(const ReportArtefacts& artefacts) : artefacts_(artefacts), graph_(artefacts.training.graph) {
     for (const MeasuredPartition& partition : artefacts.measurements.partitions) measured_[partition.name] = &partition;
+    for (const TriedPartition& partition : artefacts.exploration.partitions) tried_[partition.name] = &partition;
     for (const PartitionCandidates& candidates : artefacts.candidates.partitions)
       partitions_[candidates.partition.name] = &candidates.partition;
     for (size_t k = 0; k < graph_.tensors.size(); ++k) tensors_[graph_.tensors[k].name] = TensorId(k);
@@ -176,7 +177,18 @@ class Metrics {
     piece.pass = launch.pass;
     piece.candidate = launch.candidate;
     piece.seconds = launch.predicted_seconds;
+    piece.estimated = is_estimated(launch);
     return piece;
+  }
+
+  // A plan of another machine, of which nothing is known here, counts as measured.
+  bool is_estimated(const PlanLaunch& launch) const {
+    const auto tried = tried_.find(launch.partition);
+    if (launch.partition.empty() || tried == tried_.end()) return false;
+    const std::vector<TriedCandidate>& all = tried->second->tried;
+    return std::none_of(all.begin(), all.end(), [&](const TriedCandidate& candidate) {
+      return candidate.seconds > 0 && candidate.candidate == launch.candidate;
+    });
   }
 
   void note(const Piece& piece, double seconds) {
@@ -202,12 +214,15 @@ class Metrics {
         if (candidate.seconds > 0) note(piece_of(*partition->second, candidate.candidate), candidate.seconds);
       }
     }
-    for (const Piece& piece : made_.after) note(piece, piece.seconds);
+    for (const Piece& piece : made_.after) {
+      if (!piece.estimated) note(piece, piece.seconds);
+    }
   }
 
   const ReportArtefacts& artefacts_;
   const Graph& graph_;
   std::map<std::string, const MeasuredPartition*> measured_;
+  std::map<std::string, const TriedPartition*> tried_;
   std::map<std::string, const Partition*> partitions_;
   std::map<std::string, TensorId> tensors_;
   std::map<std::vector<OperatorId>, int64_t> moved_by_group_;
@@ -243,6 +258,11 @@ std::vector<const Piece*> slowest_first(const std::vector<Piece>& pieces) {
   return slowest;
 }
 
+size_t estimated_launches(const StepMetrics& metrics) {
+  return static_cast<size_t>(
+      std::count_if(metrics.after.begin(), metrics.after.end(), [](const Piece& piece) { return piece.estimated; }));
+}
+
 double step_seconds(const StepMetrics& metrics) {
   double sum = 0;
   for (const Piece& piece : metrics.after) sum += piece.seconds;
@@ -252,17 +272,18 @@ double step_seconds(const StepMetrics& metrics) {
 StepMetrics measure_step(const ReportArtefacts& artefacts) { return Metrics(artefacts).make(); }
 
 double fraction_of_peak(const Piece& piece, const Peaks& peaks) {
-  if (piece.seconds <= 0 || peaks.flop_per_second <= 0) return 0;
+  if (piece.seconds <= 0 || piece.estimated || peaks.flop_per_second <= 0) return 0;
   return static_cast<double>(piece.flop) / piece.seconds / peaks.flop_per_second;
 }
 
 double mue(const Piece& piece, const Peaks& peaks) {
-  if (piece.seconds <= 0 || peaks.bytes_per_second <= 0 || piece.moved_words <= 0) return 0;
+  if (piece.seconds <= 0 || piece.estimated || peaks.bytes_per_second <= 0 || piece.moved_words <= 0) return 0;
   return piece.least_words / piece.moved_words * (piece.bytes / piece.seconds / peaks.bytes_per_second);
 }
 
 std::optional<Limit> limit_of(const Piece& piece, const Peaks& peaks) {
-  if (piece.seconds <= 0 || peaks.flop_per_second <= 0 || peaks.bytes_per_second <= 0) return std::nullopt;
+  if (piece.seconds <= 0 || piece.estimated || peaks.flop_per_second <= 0 || peaks.bytes_per_second <= 0)
+    return std::nullopt;
   const double flop = static_cast<double>(piece.flop) / peaks.flop_per_second;
   const double memory = piece.bytes / peaks.bytes_per_second;
   return Limit{flop > memory, std::max(flop, memory) / piece.seconds};

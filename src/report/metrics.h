@@ -42,7 +42,8 @@ struct Piece {
   Pass pass = Pass::forward;
   OperatorClass operator_class = OperatorClass::elementwise;
   bool conversion = false;
-  bool added = false;  // an operator that was not in the program: recomputed, or a predicate
+  bool added = false;      // an operator that was not in the program: recomputed, or a predicate
+  bool estimated = false;  // a launch that this machine never timed alone: `seconds` is the byte model's
   std::vector<OperatorId> operators;
   std::string candidate;  // of a launch
   int64_t flop = 0;
@@ -81,6 +82,9 @@ std::optional<double> seconds_as_written(const Measurements& measurements, const
 
 // Pieces by descending time.
 std::vector<const Piece*> slowest_first(const std::vector<Piece>& pieces);
+
+// Launches whose seconds are the byte model's.
+size_t estimated_launches(const StepMetrics& metrics);
 
 // The sum over the plan's launches.
 double step_seconds(const StepMetrics& metrics);

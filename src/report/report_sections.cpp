@@ -78,28 +78,29 @@ std::vector<Cell> launch_row(const StepMetrics& metrics, size_t k) {
   if (names.size() > 1) name.more = join(names, ", ");
   const double unfused = unfused_seconds(metrics, piece);
   const double speed_up = piece.seconds > 0 ? unfused / piece.seconds : 0;
-  return {name,
-          Cell(concat(k + 1), static_cast<double>(k + 1)),
-          name_of(piece.pass),
-          class_name(piece),
-          count_cell(static_cast<double>(piece.flop)),
-          count_cell(static_cast<double>(piece.input_words)),
-          count_cell(static_cast<double>(piece.output_words)),
-          bytes_cell(piece.bytes),
-          seconds_cell(unfused),
-          seconds_cell(piece.seconds),
-          percent_cell(step_seconds(metrics) > 0 ? piece.seconds / step_seconds(metrics) : 0),
-          speed_up > 0 ? Cell(fixed(speed_up, 2), speed_up) : Cell("–"),
-          percent_cell(fraction_of_peak(piece, metrics.peaks)),
-          percent_cell(mue(piece, metrics.peaks)),
-          limit_cell(piece, metrics.peaks)};
+  return {
+      name,
+      Cell(concat(k + 1), static_cast<double>(k + 1)),
+      name_of(piece.pass),
+      class_name(piece),
+      count_cell(static_cast<double>(piece.flop)),
+      count_cell(static_cast<double>(piece.input_words)),
+      count_cell(static_cast<double>(piece.output_words)),
+      bytes_cell(piece.bytes),
+      seconds_cell(unfused),
+      piece.estimated ? Cell(concat("~", shown_seconds(piece.seconds)), piece.seconds) : seconds_cell(piece.seconds),
+      percent_cell(step_seconds(metrics) > 0 ? piece.seconds / step_seconds(metrics) : 0),
+      speed_up > 0 ? Cell(fixed(speed_up, 2), speed_up) : Cell("–"),
+      percent_cell(fraction_of_peak(piece, metrics.peaks)),
+      percent_cell(mue(piece, metrics.peaks)),
+      limit_cell(piece, metrics.peaks)};
 }
 
 DataTable launches_table(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   DataTable table{
       "launches",
       "Every launch of the plan and its operators; its number is its place in the step. Unfused time is the "
-      "sum over those operators. Click a heading to sort.",
+      "sum over those operators; ~ marks the estimate of a launch that was not timed alone. Click a heading to sort.",
       {{"launch", "launch", false},
        {"number", "#"},
        {"pass", "pass", false},
@@ -403,7 +404,11 @@ Section roofline_section(const ReportArtefacts& artefacts, const StepMetrics& me
                   "Fusion moves operators to the right, a better layout moves them up. Copies compute nothing and are "
                   "not drawn.",
                   {}};
-  section.add(roofline_picture(artefacts, metrics));
+  if (metrics.peaks.flop_per_second > 0) {
+    section.add(roofline_picture(artefacts, metrics));
+  } else {
+    section.add("No launch was timed alone, so no rates are known: a larger --budget times them.");
+  }
   return section;
 }
 

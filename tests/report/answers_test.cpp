@@ -41,5 +41,28 @@ TEST(Answers, EveryQuestionHasAnAnswerWithNumbers) {
   EXPECT_NE(answers[1].second.find("Of the tensors, "), std::string::npos);
 }
 
+// The byte model's times are no measurements: they say neither how far the bound is nor what a launch could gain.
+TEST(Answers, EstimatesAreNotGivenAsMeasurements) {
+  ReportSample sample;
+  for (const PlanLaunch& launch : sample.plan().launches)
+    sample.exploration().partitions.push_back({launch.partition, {}});
+  const ReportArtefacts artefacts = sample.artefacts();
+  const StepMetrics metrics = measure_step(artefacts);
+  EXPECT_EQ(estimated_launches(metrics), metrics.after.size());
+  EXPECT_EQ(metrics.peaks.bytes_per_second, 0);
+  const auto answers = answers_of(artefacts, metrics);
+  EXPECT_NE(answers[0].second.find(" takes an estimated "), std::string::npos) << answers[0].second;
+  EXPECT_TRUE(answers[3].second.starts_with("Unknown: the times of ")) << answers[3].second;
+  EXPECT_EQ(answers[3].second.find("above the lower bound"), std::string::npos) << answers[3].second;
+  EXPECT_TRUE(answers[4].second.starts_with("A larger --budget times the ")) << answers[4].second;
+}
+
+TEST(Answers, ALaunchThatWasTimedAloneIsNoEstimate) {
+  ReportSample sample;
+  for (const PlanLaunch& launch : sample.plan().launches)
+    sample.exploration().partitions.push_back({launch.partition, {{launch.candidate, 1e-6, "measured", ""}}});
+  EXPECT_EQ(estimated_launches(measure_step(sample.artefacts())), 0U);
+}
+
 }  // namespace
 }  // namespace millrace

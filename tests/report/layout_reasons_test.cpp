@@ -59,6 +59,9 @@ TEST(LayoutReasons, ConversionsAndMissingMeasurements) {
   sample.plan.buffers.push_back({"t", "YX"});
   EXPECT_EQ(sample.of("t").also, "YX");
   EXPECT_EQ(sample.of("t").choice, LayoutChoice::only);
+  sample.plan.buffers.pop_back();
+  sample.measurements.partitions[1].candidates.clear();
+  EXPECT_EQ(sample.of("t").choice, LayoutChoice::estimated);
   sample.measurements = {};
   EXPECT_EQ(sample.of("t").why, "");
 }

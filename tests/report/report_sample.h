@@ -19,6 +19,7 @@ class ReportSample {
   }
 
   StepPlan& plan() { return made_.plan; }
+  Exploration& exploration() { return exploration_; }
 
   ReportArtefacts artefacts() const {
     return {made_.training,     fused_,       analysis_,  made_.candidates,

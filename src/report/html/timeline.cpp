@@ -22,6 +22,7 @@ double total_of(const std::vector<Piece>& pieces, Pass pass) {
 
 // As text, with the number of unmeasured ones.
 std::string told_total(const std::vector<Piece>& pieces, Pass pass) {
+  if (total_of(pieces, pass) <= 0) return "not measured";
   const auto unknown = std::count_if(pieces.begin(), pieces.end(),
                                      [&](const Piece& piece) { return piece.pass == pass && piece.seconds <= 0; });
   return concat(shown_seconds(total_of(pieces, pass)), unknown > 0 ? concat(" + ", unknown, " not measured") : "");

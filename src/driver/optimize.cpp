@@ -84,6 +84,11 @@ void show_kept(Tuned& tuned, FinishedPlan& finished) {
 }
 
 // For later reports of the plan.
+Result<Done> write_search(const Tuned& tuned, const FinishedPlan& finished) {
+  return write_file(concat(finished.folder, "/", kSearchFile),
+                    search_json(finished.plan(), tuned.explored.summary.points));
+}
+
 Result<Done> write_times(const FinishedPlan& finished) {
   const std::string file = concat(finished.folder, "/", kTimesFile);
   const std::optional<Estimate>& time = finished.kept ? finished.before : finished.after;
@@ -103,6 +108,7 @@ Result<Done> write_report(Tuned& tuned, FinishedPlan& finished, Optimized& made)
   made.words_after = static_cast<int64_t>(report->metrics.words_after);
   made.report = concat(finished.folder, "/report.html");
   if (Result<Done> written = write_times(finished); !written) return written;
+  if (Result<Done> written = write_search(tuned, finished); !written) return written;
   return write_file(made.report, document_html(report->document));
 }
 

@@ -104,6 +104,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!here) tuned->explored = {};
   const Result<TakenTimes> taken = taken_times(loaded->plan, path);
   if (!taken) return taken.error();
+  tuned->explored.summary.points = taken->search;
   Result<PlanReport> report = report_of(*tuned, {loaded->plan, path, nullptr, taken->step_seconds, &*taken});
   if (!report) return report.error();
   report->document.next.insert(report->document.next.end(), taken->left_out.begin(), taken->left_out.end());

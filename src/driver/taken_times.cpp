@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "report/exploration_report.h"
 
 namespace millrace {
 namespace {
@@ -77,6 +78,14 @@ void take_counted(const StepPlan& plan, const Json& root, TakenTimes& taken) {
       concat(kCountedFile, " has no bytes counted of this plan and is left out: bench/mue.py PLAN makes it again."));
 }
 
+// A search of an earlier plan in the folder is of no use, and no later command can make this plan's.
+void take_search(const StepPlan& plan, const Json& root, TakenTimes& taken) {
+  if (root.at("plan_date") != plan.date) return;
+  for (const Json& point : root.at("over_time"))
+    taken.search.push_back(
+        {point.at("seconds"), point.at("tried"), point.at("step_seconds"), point.at("lower_bound_seconds")});
+}
+
 using Take = void (*)(const StepPlan&, const Json&, TakenTimes&);
 
 Result<Done> take_file(const StepPlan& plan, const std::string& file, const char* command, Take take,
@@ -107,6 +116,9 @@ Result<TakenTimes> taken_times(const StepPlan& plan, const std::string& path) {
           take_file(plan, in_folder(folder, kCountedFile), "bench/mue.py PLAN --out FILE", take_counted, taken);
       !read)
     return read.error();
+  if (Result<Done> read = take_file(plan, in_folder(folder, kSearchFile), "millrace optimize", take_search, taken);
+      !read)
+    return read.error();
   return taken;
 }
 
@@ -115,6 +127,11 @@ std::string step_times_json(const StepPlan& plan, double median, double low, dou
                      {"plan_date", plan.date},
                      {"step_seconds", {{"median", median}, {"low", low}, {"high", high}}},
                      {"launches", Json::array()}};
+  return root.dump(1) + "\n";
+}
+
+std::string search_json(const StepPlan& plan, const std::vector<ExplorationPoint>& points) {
+  const Json root = {{"schema_version", 1}, {"plan_date", plan.date}, {"over_time", over_time_json(points)}};
   return root.dump(1) + "\n";
 }
 

@@ -84,6 +84,16 @@ std::string exploration_line(const Exploration& exploration) {
                 outcomes.empty() ? "" : concat(": ", outcomes), others);
 }
 
+nlohmann::ordered_json over_time_json(const std::vector<ExplorationPoint>& points) {
+  nlohmann::ordered_json made = nlohmann::ordered_json::array();
+  for (const ExplorationPoint& point : points)
+    made.push_back({{"seconds", point.seconds},
+                    {"tried", count_json(point.tried)},
+                    {"step_seconds", point.step},
+                    {"lower_bound_seconds", point.bound}});
+  return made;
+}
+
 std::string certificate_line(const Exploration& exploration) {
   if (!exploration.certificate) return "";
   const Certificate& certificate = *exploration.certificate;

@@ -2,7 +2,9 @@
 // Test: tests/python/optimize_test.py
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "candidates/candidates.h"
 #include "measure/measurements.h"
@@ -23,6 +25,9 @@ std::string exploration_line(const Exploration& exploration);
 
 // "certified: no plan of these 1,234 candidates is faster", or the proven lower bound; "" if nothing was proven.
 std::string certificate_line(const Exploration& exploration);
+
+// Seconds since the exploration began, candidates tried, the best step and its lower bound so far.
+nlohmann::ordered_json over_time_json(const std::vector<ExplorationPoint>& points);
 
 // "1,233 right, 1 wrong"
 std::string outcomes_text(const Exploration& exploration);

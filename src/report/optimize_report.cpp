@@ -73,17 +73,6 @@ std::string gain_of(const Optimized& made) {
                 made.baseline_kept ? "; the plan is the step before" : "");
 }
 
-// How the exploration went on: seconds since it began, candidates tried, the best step and its lower bound so far.
-nlohmann::ordered_json over_time(const Exploration& exploration) {
-  nlohmann::ordered_json made = nlohmann::ordered_json::array();
-  for (const ExplorationPoint& point : exploration.points)
-    made.push_back({{"seconds", point.seconds},
-                    {"tried", count_json(point.tried)},
-                    {"step_seconds", point.step},
-                    {"lower_bound_seconds", point.bound}});
-  return made;
-}
-
 nlohmann::ordered_json outcomes_json(const Exploration& exploration) {
   nlohmann::ordered_json made = nlohmann::ordered_json::object();
   for (const auto& [name, count] : exploration.outcomes) made[name] = count_json(count);
@@ -198,7 +187,7 @@ std::string optimize_json(const StepPlan& plan, const Selection& selection, cons
       {"before_step_seconds", seconds_json(made.before)},
       {"step_seconds", seconds_json(made.step)},
       {"loops_before", made.loops_before},
-      {"over_time", over_time(made.exploration)},
+      {"over_time", over_time_json(made.exploration.points)},
       {"not_timed", made.not_timed},
       {"baseline_kept", made.baseline_kept},
       {"disturbance", made.disturbance},

@@ -62,6 +62,19 @@ TEST_F(TakenTimesTest, ReadsCountedBytes) {
   EXPECT_EQ(taken()->left_out.size(), 1U);
 }
 
+TEST_F(TakenTimesTest, ReadsHowTheSearchWentOn) {
+  write(kSearchFile, search_json(plan_, {{1, 10, 4, 3}, {2, 20, 3.5, 3}}));
+  ASSERT_EQ(taken()->search.size(), 2U);
+  EXPECT_EQ(taken()->search[1].seconds, 2);
+  EXPECT_EQ(taken()->search[1].tried, 20);
+  EXPECT_EQ(taken()->search[1].step, 3.5);
+  EXPECT_EQ(taken()->search[1].bound, 3);
+  plan_.date = "tomorrow";
+  EXPECT_TRUE(taken()->search.empty()) << "it found another plan";
+  write(kSearchFile, R"({"plan_date": "tomorrow", "over_time": 3})");
+  EXPECT_FALSE(taken());
+}
+
 TEST_F(TakenTimesTest, DamagedFilesAreErrorsWithARemedy) {
   for (const char* text :
        {"", "{", "[]", "{\"launches\": 3}", "{\"step_seconds\": 1, \"launches\": []}", "{\"launches\": [{}]}"}) {

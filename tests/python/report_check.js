@@ -48,12 +48,47 @@ window.reportCheck = ((expected) => {
         if (across > 1 && down > 3) complain(`${name}: "${text}" overlaps "${other}"`);
       }
     }
+    // The roof rises from left to right, or is flat.
+    for (const line of svg.querySelectorAll("line.roof")) {
+      const { left, right, top, bottom } = line.getBoundingClientRect();
+      const crosses = ([, box]) => {
+        const [from, to] = [Math.max(left, box.left), Math.min(right, box.right)];
+        const height = (x) => bottom - (bottom - top) * (x - left) / Math.max(1, right - left);
+        return from < to && height(from) > box.top + 2 && height(to) < box.bottom - 2;
+      };
+      for (const [text] of boxes.filter(crosses)) complain(`${name}: the roof crosses "${text}"`);
+    }
     for (const box of svg.querySelectorAll(".box")) {
       const rectangle = box.querySelector("rect").getBoundingClientRect();
       for (const text of box.querySelectorAll("text")) {
         const inside = text.getBoundingClientRect();
         if (inside.left < rectangle.left - 1 || inside.right > rectangle.right + 1)
           complain(`${name}: "${text.textContent}" is wider than its box`);
+      }
+    }
+  };
+
+  // No line of the page's text overlaps another, wherever they belong. The graph clips what leaves its frame: it is
+  // checked at its natural size below.
+  const checkLines = () => {
+    const lines = [];
+    const range = document.createRange();
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const text = walker.currentNode;
+      const parent = text.parentElement;
+      if (!text.data.trim() || ["SCRIPT", "STYLE"].includes(parent.tagName) || !shows(parent)) continue;
+      if (parent.closest(".panel, .viewer figure .scroll")) continue;
+      range.selectNodeContents(text);
+      for (const box of range.getClientRects()) lines.push({ text: text.data.trim(), box });
+    }
+    lines.sort((a, b) => a.box.top - b.box.top);
+    for (const [k, { text, box }] of lines.entries()) {
+      for (let other = k + 1; other < lines.length && lines[other].box.top < box.bottom - 3; ++other) {
+        const rest = lines[other].box;
+        const across = Math.min(box.right, rest.right) - Math.max(box.left, rest.left);
+        if (across > 1 && Math.min(box.bottom, rest.bottom) - rest.top > 3)
+          complain(`"${text.slice(0, 40)}" overlaps "${lines[other].text.slice(0, 40)}"`);
       }
     }
   };
@@ -126,9 +161,11 @@ window.reportCheck = ((expected) => {
       const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
       let behind = under;
       for (const [rect, shape] of filled) {
+        if (x < rect.left || rect.right < x || y < rect.top || rect.bottom < y) continue;
         const before = shape.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING;
-        if (before && rect.left <= x && x <= rect.right && rect.top <= y && y <= rect.bottom && shape.localName === "rect")
-          behind = blend(painted(shape, "fill"), behind);
+        if (before && shape.localName === "rect") behind = blend(painted(shape, "fill"), behind);
+        if (!before && ["rect", "circle"].includes(shape.localName))
+          complain(`${svg.getAttribute("aria-label")}: "${text.textContent}" is covered by a mark`);
       }
       need(kLeastOfText, contrast(blend(painted(text, "fill"), behind), behind), `${svg.getAttribute("aria-label")}: "${text.textContent}"`);
     }
@@ -158,6 +195,7 @@ window.reportCheck = ((expected) => {
   }
   for (const key of ["step", "pass"]) document.querySelector(`.bar [data-key=${key}]`)?.click();
   checkPageText();
+  checkLines();
 
   // --- Numbers: the page shows the values of the JSON ---
 

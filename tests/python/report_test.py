@@ -26,6 +26,7 @@ TAB = ("Tab", 9)
 # What can be used: controls, and whatever shows by its pointer that it can be clicked. A mark inside of something that
 # takes the focus is reached by the arrow keys there.
 USABLE = """
+    for (const details of document.querySelectorAll("details")) details.open = true;
     const kFocusable = "a[href], button, input, select, textarea, summary, [tabindex]";
     window.wanted = new Set([...document.querySelectorAll("body *")].filter((element) => element.checkVisibility())
       .filter((element) => element.matches(kFocusable + ", [onclick], [role=button]")
@@ -260,8 +261,13 @@ class ReportTest(unittest.TestCase):
     @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
     def test_the_checks_find_faults(self) -> None:
         faults = {
-            "overlaps": 'const [a, b] = document.querySelectorAll("#picture_roofline text"); b.setAttribute("x", a.getAttribute("x")); '
+            'roofline: "': 'const [a, b] = document.querySelectorAll("#picture_roofline text"); b.setAttribute("x", a.getAttribute("x")); '
                         'b.setAttribute("y", a.getAttribute("y"))',
+            '" overlaps "': 'document.querySelector("#picture_traffic .legend").style.marginTop = "-60px"',
+            "is covered by a mark": 'const texts = document.querySelectorAll("#picture_timeline text"); '
+                                    'const mark = document.querySelector("#picture_timeline rect").cloneNode(); '
+                                    'mark.setAttribute("y", texts[0].getAttribute("y") - 20); mark.setAttribute("x", 0); '
+                                    'mark.setAttribute("width", 200); texts[0].ownerSVGElement.append(mark)',
             "cut off": 'document.querySelector("#picture_timeline text").setAttribute("x", "-30")',
             "outside the page": 'document.querySelector("h1").style.marginLeft = "-400px"',
             "wide in a window": 'document.querySelector("h2").style.width = "3000px"',
@@ -280,11 +286,12 @@ class ReportTest(unittest.TestCase):
                 self.assertTrue(any(expected in text for text in found), f"{expected}: {found}")
             browser.evaluate("""{
                 document.querySelector("#picture_timeline svg").removeAttribute("tabindex");
-                document.querySelector(".bar button").tabIndex = -1;
+                Object.assign(document.querySelector(".bar button"), {tabIndex: -1, id: "of_the_bar"});
+                Object.assign(document.querySelector("details th button"), {tabIndex: -1, id: "in_details"});
                 document.body.append(Object.assign(document.createElement("div"), {textContent: "click", style: "cursor: pointer"}));
                 } 0""")
             unreached = " ".join(self.not_reached(browser))
-            for expected in ("<button", "<div", "data-tip"):
+            for expected in ("of_the_bar", "in_details", "<div", "data-tip"):
                 self.assertIn(expected, unreached)
             browser.evaluate('console.error("a fault"); 0')
             self.assertIn("a fault", str(browser.complaints()))

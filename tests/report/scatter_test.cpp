@@ -24,8 +24,18 @@ TEST(LabelPlaces, NoLabelCoversAnother) {
   EXPECT_EQ(second->anchor, "end") << "the right side is taken";
   EXPECT_TRUE(places.place({100, 100}, "three"));
   EXPECT_TRUE(places.place({100, 100}, "four"));
-  EXPECT_FALSE(places.place({100, 100}, "five")) << "all four sides are taken";
+  EXPECT_FALSE(places.place({100, 100}, "five")) << "all sides are taken";
   EXPECT_FALSE(places.place({5, 5}, "a label that is far too long for three hundred pixels of width"));
+}
+
+TEST(LabelPlaces, NoLabelCrossesALine) {
+  LabelPlaces places({0, 0}, {300, 300});
+  places.occupy({150, 150}, 6);
+  places.occupy_line({0, 300}, {300, 0});
+  const std::optional<LabelPlace> place = places.place({150, 150}, "on the line");
+  ASSERT_TRUE(place) << "there is room below the line";
+  EXPECT_EQ(place->anchor, "start");
+  EXPECT_GT(place->at.y - 10, 150) << "the whole label is below the point";
 }
 
 TEST(Scatter, DrawsEachPointOnceAndLabelsWhereThereIsRoom) {

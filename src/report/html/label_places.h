@@ -1,4 +1,5 @@
-// Finds room for labels beside points: no label covers another label or a point. Test: tests/report/scatter_test.cpp
+// Finds room for labels beside points: no label covers another label, a point or a line. Test:
+// tests/report/scatter_test.cpp
 #pragma once
 
 #include <optional>
@@ -22,7 +23,9 @@ class LabelPlaces {
   void occupy(Point centre, double radius) {
     taken_.push_back({centre.x - radius, centre.y - radius, centre.x + radius, centre.y + radius});
   }
-  // Right of the point, left of it, above or below it; none if all are taken. A place that is returned is taken.
+  void occupy_line(Point from, Point to);
+  // Right of the point, left of it, above or below it, below to the right or above to the left (beside a line that
+  // rises); none if all are taken. A place that is returned is taken.
   std::optional<LabelPlace> place(Point point, const std::string& label);
 
  private:

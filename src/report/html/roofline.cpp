@@ -62,6 +62,20 @@ void draw_axes(Svg& svg, const Axes& axes) {
   svg.text({6, 14}, "flop/s", "label");
 }
 
+// Its slope, which memory limits, and its flat part, which arithmetic limits.
+struct Roof {
+  Point start;
+  Point ridge;
+  Point end;
+};
+
+Roof roof_of(const Axes& axes, const Peaks& peaks) {
+  const double ridge = peaks.flop_per_second / peaks.bytes_per_second;
+  const double start = std::max(axes.x.low, axes.y.low / peaks.bytes_per_second);
+  return {axes.at(start, start * peaks.bytes_per_second), axes.at(ridge, peaks.flop_per_second),
+          axes.at(axes.x.high, peaks.flop_per_second)};
+}
+
 Point place_of(const Axes& axes, const Piece& piece) { return axes.at(intensity(piece), rate(piece)); }
 
 // From every operator before to the launch that carries it out.
@@ -81,6 +95,9 @@ void draw_labels(Svg& svg, const Axes& axes, const StepMetrics& metrics) {
   for (const Piece& piece : metrics.after) {
     if (is_drawn(piece)) places.occupy(place_of(axes, piece), 6);
   }
+  const Roof roof = roof_of(axes, metrics.peaks);
+  places.occupy_line(roof.start, roof.ridge);
+  places.occupy_line(roof.ridge, roof.end);
   for (const Piece* piece : slowest_first(metrics.after)) {
     if (!is_drawn(*piece)) continue;
     const std::string label = shortened(piece->name, kPointLetters);
@@ -118,11 +135,11 @@ Picture roofline_picture(const ReportArtefacts& artefacts, const StepMetrics& me
     axes.x.round();
     axes.y.round();
     draw_axes(svg, axes);
-    const double start = std::max(axes.x.low, axes.y.low / metrics.peaks.bytes_per_second);
-    svg.line(axes.at(start, start * metrics.peaks.bytes_per_second), axes.at(ridge, metrics.peaks.flop_per_second),
-             "roof", 2, concat(short_bytes(metrics.peaks.bytes_per_second), "/s: ", metrics.peaks.bytes_of));
-    svg.line(axes.at(ridge, metrics.peaks.flop_per_second), axes.at(axes.x.high, metrics.peaks.flop_per_second), "roof",
-             2, concat(short_count(metrics.peaks.flop_per_second), "flop/s: ", metrics.peaks.flop_of));
+    const Roof roof = roof_of(axes, metrics.peaks);
+    svg.line(roof.start, roof.ridge, "roof", 2,
+             concat(short_bytes(metrics.peaks.bytes_per_second), "/s: ", metrics.peaks.bytes_of));
+    svg.line(roof.ridge, roof.end, "roof", 2,
+             concat(short_count(metrics.peaks.flop_per_second), "flop/s: ", metrics.peaks.flop_of));
     draw_joins(svg, axes, metrics);
     draw_pieces(svg, axes, metrics.before, false);
     draw_pieces(svg, axes, metrics.after, true);

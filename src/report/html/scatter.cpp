@@ -80,6 +80,7 @@ std::string draw_scatter(const std::vector<ScatterPoint>& points, const ScatterT
   const Decades decades = decades_of(points);
   draw_axes(svg, decades, titles);
   LabelPlaces places({kScatterLeft, kScatterTop}, {kScatterRight, kScatterBottom});
+  places.occupy_line({kScatterLeft, kScatterBottom}, {kScatterRight, kScatterTop});
   const std::vector<const ScatterPoint*> drawn = visible(points, decades);
   for (const ScatterPoint* point : drawn) {
     const Point at = decades.at(point->predicted, point->measured);

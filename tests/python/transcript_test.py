@@ -11,6 +11,7 @@ import unittest
 
 from command_test_case import CommandTest, ROOT
 
+OF_ALL_COMMANDS = {"--help", "--quiet", "--verbose"}
 TRANSCRIPTS = sorted((ROOT / "tests/transcript").glob("*.txt"))
 
 
@@ -74,6 +75,20 @@ class TranscriptTest(CommandTest):
         commands |= {f"cache {one}" for one in self.commands_in("cache")}
         self.assertEqual(commands - used[True], set(), "no right use in a transcript")
         self.assertEqual(commands - used[False], set(), "no wrong use in a transcript")
+
+    def test_every_option_is_used(self) -> None:
+        groups = {command: self.commands_in(command) for command in ("db", "cache")}
+        commands = [(one,) for one in self.commands_in() if one not in groups]
+        commands += [(group, one) for group, members in groups.items() for one in members]
+        lines = [shlex.split(command)[1:] for path in TRANSCRIPTS for command, _, code in cases_of(path.read_text(encoding="utf-8"))
+                 if code is not None]
+        words = set().union(*lines)
+        self.assertLessEqual({"-q", "-v", "-V"}, words)
+        for command in commands:
+            with self.subTest(command):
+                used = set().union(*(line for line in lines if tuple(line[:len(command)]) == command))
+                options = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", self.succeed("help", *command))) - OF_ALL_COMMANDS
+                self.assertEqual(options - used, set(), "no transcript uses it")
 
     def commands_in(self, *command: str) -> list[str]:
         text = self.succeed("help", *command).split("Commands:\n")[1].split("\n\n")[0]

@@ -30,9 +30,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", choices=DTYPES, default="llama")
     parser.add_argument("--size", action="append", default=[], metavar="SET|NAME=N", help="sizes, as for millrace")
     parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="default: llama bfloat16, gpt2 float16")
-    parser.add_argument("--budget", default="60s", metavar="TIME", help="of millrace optimize (default: 60s)")
+    parser.add_argument("--budget", default="60s", metavar="TIME", help="time for millrace optimize (default: 60s)")
     parser.add_argument("--check-budget", default="20s", metavar="TIME",
-                        help="of the plan without dropout that is compared (default: 20s)")
+                        help="time for the plan without dropout, whose values are compared (default: 20s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-check", dest="check", action="store_false", help="compare only times, not values")
     parser.add_argument("--only", default="", metavar="TEXT,...", help="only peers whose names contain one of these")

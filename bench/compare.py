@@ -54,7 +54,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="default: 15; 9 on a GPU")
     parser.add_argument("--calm", type=float, default=0, metavar="SECONDS",
                         help="before each turn, wait up to this long for other processes to be idle (default: 0)")
-    parser.add_argument("--peers-only", action="store_true", help="without Millrace")
+    parser.add_argument("--peers-only", action="store_true", help="leave out Millrace")
     parser.add_argument("--floor", action="store_true", help="also time torch.mm and dropout of this size alone")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
     parser.add_argument("--torch", metavar="VERSION", help="version of torch (default: the latest)")
@@ -224,7 +224,7 @@ class Comparison:
         return ready
 
     def measure(self, contestants: list) -> dict[str, list[report.RoundTime]]:
-        """Times by name. Every round starts with a different contestant, so that none always follows the same one."""
+        """Times by name. Every round starts with a different contestant, so that none always follows the same other."""
         taken: dict[str, list[report.RoundTime]] = {contestant.name: [] for contestant in contestants}
         for number in range(self.options.rounds):
             first = number % len(contestants)

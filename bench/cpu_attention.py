@@ -37,10 +37,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the cases and stop")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose names contain this")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
-    parser.add_argument("--budget", default="30s", metavar="TIME", help="of millrace optimize (default: 30s)")
+    parser.add_argument("--budget", default="30s", metavar="TIME", help="time for millrace optimize (default: 30s)")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
     parser.add_argument("--before", metavar="COMMAND", help="another build of millrace to compare with")
-    parser.add_argument("--no-torch", dest="torch", action="store_false", help="without PyTorch")
+    parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave out PyTorch")
     return parser.parse_args()
 
 

@@ -64,7 +64,7 @@ def largest_difference(
 def worst(
     expected: dict[str, np.ndarray], made: dict[str, np.ndarray], scale_of: dict[str, str], dtype: str
 ) -> tuple[float, str, float]:
-    """The largest difference in the way that suits the dtype, its tensor, and the bound for it."""
+    """The largest difference, measured as suits the dtype, with its tensor and its bound."""
     if dtype in TOLERANCE:
         return *largest_difference(expected, made, scale_of), TOLERANCE[dtype]
     return *worst_distance(relative_distances(expected, made, scale_of)), DISTANCE_TOLERANCE[dtype]

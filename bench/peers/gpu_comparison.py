@@ -223,7 +223,7 @@ class GpuComparison:
             say(f"{self.part}: {name}: failed: {self.failures[name]}")
 
     def take_turns(self, turns: dict) -> dict[str, list[gpu_report.Round]]:
-        """Every round starts with a different contestant, so that none always follows the same one."""
+        """Every round starts with a different contestant, so that none always follows the same other."""
         taken: dict[str, list[gpu_report.Round]] = {name: [] for name in turns}
         longest = 0.0
         for number in range(self.options.rounds):

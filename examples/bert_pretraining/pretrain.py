@@ -31,11 +31,12 @@ LENGTHS = {"tiny": (16, 32), "base": (128, 512), "large": (128, 512)}  # of both
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, nargs="*", default=[], help="one sentence a line, documents apart")
+    parser.add_argument("--text", type=Path, nargs="*", default=[],
+                        help="one sentence per line, an empty line after each document")
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--phase", type=int, choices=(1, 2), default=1)
     parser.add_argument("--pack", type=int, default=1, metavar="N",
-                        help="pairs of texts in each sequence, which do not see each other (default: 1)")
+                        help="pairs of texts in each sequence; attention does not cross them (default: 1)")
     parser.add_argument("--optimizer", choices=("lamb", "adamw"), default="lamb")
     training_run.add_options(parser, rate=2e-3)
     return parser.parse_args(arguments)

@@ -32,11 +32,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, nargs="*", default=[], help='lines of {"prompt": …, "answer": …}')
     parser.add_argument("--weights", type=Path, help="Hugging Face's folder of a Llama model and its tokenizer")
-    parser.add_argument("--size", choices=SIZES, default="tiny", help="without --weights (default: tiny)")
+    parser.add_argument("--size", choices=SIZES, default="tiny",
+                        help="size of the model, without --weights (default: tiny)")
     parser.add_argument("--length", type=int, default=16, help="tokens of a sequence (default: 16)")
     parser.add_argument("--pack", action="store_true",
-                        help="as many conversations in a sequence as fit, which do not see each other")
-    parser.add_argument("--rank", type=int, default=0, help="of low-rank adapters (default: 0, train all weights)")
+                        help="fill each sequence with conversations; attention does not cross them")
+    parser.add_argument("--rank", type=int, default=0, help="rank of low-rank adapters (default: 0, train all weights)")
     training_run.add_options(parser, rate=2e-5)
     return parser.parse_args(arguments)
 

@@ -26,7 +26,7 @@ Batch = Callable[[int, int], dict[str, Tensor]]  # the sequences first, first + 
 def add_options(parser: argparse.ArgumentParser, rate: float) -> None:
     """`rate`: the default of the learning rate."""
     parser.add_argument("--out", type=Path, required=True, help="folder of checkpoints and loss plots")
-    parser.add_argument("--steps", type=int, default=100, help="of the optimizer, counted from the first")
+    parser.add_argument("--steps", type=int, default=100, help="steps of the optimizer, counted from the first")
     parser.add_argument("--batch", type=int, default=8, help="sequences for each process and call (default: 8)")
     parser.add_argument("--accumulate", type=int, default=1, help="calls for each step of the optimizer (default: 1)")
     parser.add_argument("--lr", type=float, default=rate)

@@ -82,8 +82,8 @@ class Workers(Protocol):
 
 
 class Processes:
-    """Workers on this machine, one after another on each of its GPUs. Several on one CPU would disturb each other's
-    measurements: use one."""
+    """Workers on this machine, distributed over its GPUs in turn. On a CPU use one worker: several would disturb each
+    other's measurements."""
 
     def __init__(self, count: int = 1):
         self._count = count

@@ -61,7 +61,7 @@ class LearningRates:
                 group["lr"], group["capturable"] = rate, capturable
 
     def _move_counters(self) -> None:
-        """Of a state that was made by an optimizer that was not capturable."""
+        """Moves the step counters that a non-capturable optimizer keeps on the CPU."""
         for parameter, state in self._optimizer.state.items():
             counter = state.get("step")
             if isinstance(counter, torch.Tensor) and counter.device != parameter.device:

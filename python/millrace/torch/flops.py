@@ -17,7 +17,7 @@ from millrace.commands import analyze
 
 @functools.cache
 def _flops(path: str) -> Counter:
-    """Of the contractions of each pass, from the program that the plan holds."""
+    """The flop of the contractions of each pass, from the program that the plan holds."""
     program = json.loads(Path(path, "plan.json").read_text())["program"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "program.py")

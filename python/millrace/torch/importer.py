@@ -94,7 +94,7 @@ def _argument_name(node: fx.Node, layer: str, parameters: dict[str, str]) -> str
 
 
 def _value_name(node: fx.Node, layer: str, names: dict[fx.Node, str]) -> str:
-    """After the module that computes it; views after what they show."""
+    """Names a value after the module that computes it, and a view after its tensor."""
     if node.target in VIEWS and names[node.args[0]] not in ("x", "mask", "ids"):
         return names[node.args[0]]
     path = module_names.module_path(node)

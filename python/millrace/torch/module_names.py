@@ -1,4 +1,4 @@
-"""Names of modules and parameters, from what Dynamo notes of them. Test: tests/torch/importer_test.py"""
+"""Names of modules and parameters, from what Dynamo records about them. Test: tests/torch/importer_test.py"""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def fall_back(layer: torch.nn.Module, why: str) -> None:
 
 
 def forget_fall_back(layer: torch.nn.Module) -> None:
-    """Notes that a call of an imported layer ran what was compiled; which plans, its regions know."""
+    """Notes that a call of an imported layer ran its compiled code. Its regions know which plans that has."""
     layer.__dict__.pop(_RAN, None)
 
 

@@ -190,7 +190,7 @@ def step_seconds(functions: list, tensors: tuple[torch.Tensor, ...]) -> list[flo
 
 
 def _seconds(function, tensors: tuple[torch.Tensor, ...]) -> float:
-    """Of a step, in a block in which the host may run ahead of a GPU."""
+    """The seconds of a step, in a block of steps in which the host may run ahead of a GPU."""
     device = tensors[0].device
     given = [one.detach().requires_grad_(one.requires_grad) for one in tensors]
     steps = _STEPS_OF_A_BLOCK if device.type == "cuda" else 1

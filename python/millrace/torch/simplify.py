@@ -14,8 +14,8 @@ from millrace.torch.values import insert, requires_grad, value_of
 
 aten = torch.ops.aten
 
-# Whose floating-point operands autocast converts to the type of the result. The conversion changes nothing where that
-# is already their type. Norms keep the type of their weights.
+# Operators whose floating-point operands autocast converts to the type of the result. Operands that already have that
+# type stay as they are. Norms keep the type of their weights.
 _CASTS = frozenset("""linear matmul mm bmm addmm baddbmm addbmm mv dot einsum conv1d conv2d conv3d conv_transpose1d
     conv_transpose2d conv_transpose3d scaled_dot_product_attention softmax log_softmax cross_entropy_loss nll_loss
     nll_loss2d mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits kl_div pow exp expm1 log log1p log2

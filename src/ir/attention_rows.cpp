@@ -51,8 +51,8 @@ class RowFinder {
 
   std::optional<AbsorbedRows> run() {
     AbsorbedRows made;
-    made.q = from_producers(attention_.q);
-    made.k = from_producers(attention_.k);
+    made.q = from_producers(attention_.q, attention_.k);
+    made.k = from_producers(attention_.k, attention_.q);
     made.forward = {absorbed_.begin(), absorbed_.end()};
     absorbed_.clear();
     if (attention_.d_q.tensor.valid()) made.d_q = to_readers(attention_.d_q);
@@ -68,11 +68,13 @@ class RowFinder {
 
   // --- q and k, from what computes them ---
 
-  AttentionRows from_producers(const AttentionTensor& operand) {
+  AttentionRows from_producers(const AttentionTensor& operand, const AttentionTensor& other) {
+    const std::set<TensorId> in_memory = tensors_read_besides(other);
     std::set<OperatorId> allowed;
     for (size_t k = 0; k < graph_.operators.size(); ++k) {
       const OperatorId id(k);
-      if (op(id).pass == Pass::forward && applies_to_rows(op(id).kind) && !leaves_[result_of(id).at()])
+      if (op(id).pass == Pass::forward && applies_to_rows(op(id).kind) && !leaves_[result_of(id).at()] &&
+          !in_memory.contains(result_of(id)))
         allowed.insert(id);
     }
     while (true) {
@@ -92,6 +94,15 @@ class RowFinder {
       absorbed_.insert(builder.applied().begin(), builder.applied().end());
       return {*source, std::move(*made)};
     }
+  }
+
+  // What the attention reads in other roles than that of an operand, such as keys that are values too.
+  std::set<TensorId> tensors_read_besides(const AttentionTensor& other) const {
+    std::set<TensorId> made = {other.tensor, attention_.v.tensor, attention_.d_o.tensor};
+    for (const ScoreExpression* const score : {&attention_.score, &attention_.gradients}) {
+      for (const AttentionTensor& term : score->terms) made.insert(term.tensor);
+    }
+    return made;
   }
 
   // Whether only the attention and these operators read it.

@@ -14,9 +14,9 @@ inline std::vector<PartitionCandidates> rows_of(const Recomputed& made) {
   const PartitionBuilder builder(made.training, made.fused);
   std::vector<PartitionCandidates> found;
   for (AttentionPartitions& each : find_attention_partitions(made.training, builder.callers()).partitions) {
+    if (each.forward.name.find(" with ") == std::string::npos) continue;
     for (Partition* const pass : {&each.forward, each.backward ? &*each.backward : nullptr}) {
-      if (pass != nullptr && each.forward.name.find(" with ") != std::string::npos)
-        found.push_back({std::move(*pass), 0, {}, {}});
+      if (pass != nullptr) found.push_back({*pass, 0, {}, {}});
     }
   }
   return found;

@@ -158,6 +158,17 @@ TEST(RowExpressions, WhatOthersReadIsRead) {
   EXPECT_EQ(rows_of(AttentionProgram().text()), "nothing\n");
 }
 
+// The values are what the keys are computed from.
+TEST(RowExpressions, WhatTheAttentionReadsOtherwiseIsRead) {
+  AttentionProgram program =
+      attention_of_rows("", ", c: fixed.float16[J, P]", "    x = k * c\n" + lines("q", "x * c")).program;
+  program.of_v = "x";
+  program.v = "bhkp";
+  program.o = "bhjp";
+  const std::string text = rows_of(program.text());
+  EXPECT_NE(text.find("\nk x; 0+1i of 4: multiply(x[0+1i], c[0+1i])\n"), std::string::npos) << text;
+}
+
 // A walk stops where an operator leaves the row, or reduces it.
 TEST(RowExpressions, StayInTheRow) {
   const auto of = [](const std::string& qq) {

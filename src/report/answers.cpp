@@ -129,7 +129,7 @@ std::string what_next(const ReportArtefacts& artefacts, const StepMetrics& metri
                            " candidates were tried: a larger --budget tries more"));
   }
   if (const LayoutReason* best = best_of_callers(reasons); best != nullptr)
-    texts.push_back(concat("With --layout ", best->tensor, "=any, its launches could save up to ",
+    texts.push_back(concat("With --layout ", best->caller, "=any, its launches could save up to ",
                            shown_seconds(best->seconds - best->other_seconds), " by the layout ", best->other));
   return texts.empty() ? "Nothing that these measurements show." : concat(join(texts, ". "), ".");
 }
@@ -138,11 +138,11 @@ std::string what_next(const ReportArtefacts& artefacts, const StepMetrics& metri
 
 std::string tensor_to_free(const ReportArtefacts& artefacts) {
   const std::vector<LayoutReason> reasons = layout_reasons(artefacts.plan, artefacts.measurements);
-  if (const LayoutReason* const best = best_of_callers(reasons); best != nullptr) return best->tensor;
+  if (const LayoutReason* const best = best_of_callers(reasons); best != nullptr) return best->caller;
   const auto first = std::find_if(reasons.begin(), reasons.end(), [](const LayoutReason& reason) {
     return reason.choice == LayoutChoice::callers && reason.layout.size() > 1;
   });
-  return first == reasons.end() ? "" : first->tensor;
+  return first == reasons.end() ? "" : first->caller;
 }
 
 Gain largest_gain(const StepMetrics& metrics) {

@@ -63,7 +63,7 @@ LayoutChoice choice_of(const LayoutReason& reason, bool pinned) {
 std::string why(const LayoutReason& reason) {
   switch (reason.choice) {
     case LayoutChoice::callers:
-      return concat("the caller's layout; --layout ", reason.tensor, "=any lets Millrace choose");
+      return concat("the caller's layout; --layout ", reason.caller, "=any lets Millrace choose");
     case LayoutChoice::fastest: return "the fastest for the launches that touch it";
     case LayoutChoice::for_others:
       return concat("up to ", shown_seconds(reason.seconds - reason.other_seconds),
@@ -74,6 +74,18 @@ std::string why(const LayoutReason& reason) {
   }
   return reason.also.empty() ? "no other layout was measured for all launches that touch it"
                              : "its launches need different layouts: a conversion costs less than one layout for all";
+}
+
+}  // namespace
+
+namespace {
+
+std::string name_for_caller(const StepPlan& plan, const PlanBuffer& buffer) {
+  if (buffer.location != BufferLocation::argument_gradient) return buffer.tensor;
+  const auto argument = std::find_if(plan.buffers.begin(), plan.buffers.end(), [&](const PlanBuffer& other) {
+    return other.location == BufferLocation::argument && other.position == buffer.position;
+  });
+  return argument == plan.buffers.end() ? buffer.tensor : concat("d_", argument->tensor);
 }
 
 }  // namespace
@@ -90,7 +102,8 @@ std::vector<LayoutReason> layout_reasons(const StepPlan& plan, const Measurement
       also += concat(also.empty() ? "" : ", ", buffer.layout);
       continue;
     }
-    reasons.push_back({buffer.tensor, buffer.layout, "", 0, kNoTime, "", kNoTime, {}, ""});
+    reasons.push_back(
+        {buffer.tensor, buffer.layout, "", 0, kNoTime, "", kNoTime, {}, "", name_for_caller(plan, buffer)});
   }
   for (LayoutReason& reason : reasons) {
     const auto tensor = tensors.find(reason.tensor);

@@ -30,7 +30,8 @@ struct LayoutReason {
   std::string other;   // the best other layout; empty: none was measured
   double other_seconds = kNoTime;
   LayoutChoice choice = LayoutChoice::only;
-  std::string why;  // empty: nothing was measured
+  std::string why;     // empty: nothing was measured
+  std::string caller;  // its name for --layout: a gradient's tensor may be a sum with another name
 };
 
 // In the order of the plan's buffers. Other tensors may have any layout in these times, so they are what a layout costs

@@ -54,6 +54,16 @@ TEST(LayoutReasons, TheCallersLayoutIsNamedWithItsRemedy) {
   EXPECT_NE(reason.why.find("--layout x=any"), std::string::npos);
 }
 
+TEST(LayoutReasons, AGradientHasTheNameThatTheCallerUses) {
+  MeasuredSample sample;
+  sample.plan.buffers[0].location = BufferLocation::argument;
+  sample.plan.buffers[0].position = 0;
+  sample.plan.buffers[1].location = BufferLocation::argument_gradient;
+  sample.plan.buffers[1].position = 0;
+  EXPECT_EQ(sample.of("x").caller, "x");
+  EXPECT_EQ(sample.of("t").caller, "d_x") << "--layout knows no other name";
+}
+
 TEST(LayoutReasons, ConversionsAndMissingMeasurements) {
   MeasuredSample sample;
   sample.plan.buffers.push_back({"t", "YX"});

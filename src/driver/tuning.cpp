@@ -272,7 +272,8 @@ void announce(const ExploreOptions& options, const Candidates& candidates, const
   }
   options.notice(concat(
       candidates.partitions.size(), " partitions, ", estimated ? about(configurations) : with_commas(configurations),
-      " candidates", machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
+      " candidates besides layout conversions",
+      machine.target().gemm_algorithms ? ", plus all library algorithms of the best products" : "", "; ",
       options.exhaustive ? std::string("measuring all of them")
                          : concat("measuring the most promising ones; done after about ", fixed(budget, 0), " s")));
   if (machine.no_compiler)

@@ -97,7 +97,7 @@ class StoredTest(CommandTest):
         done = self.millrace(*command, "-v")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("enumerating\n", done.stderr)
-        self.assertRegex(done.stderr, r"\d+ partitions, [\d,]+ candidates; ")
+        self.assertRegex(done.stderr, r"\d+ partitions, [\d,]+ candidates besides layout conversions; ")
         self.assertEqual(self.millrace("optimize", "layer.py", "--budget", "1s", "--out", "my plan", "-q").stderr, "")
 
     def optimize(self) -> None:

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
 #include "driver/given_tensors.h"
+#include "driver/plan_folder.h"
 #include "driver/time_plan.h"
 #include "millrace/millrace.h"
 #include "report/json_text.h"
@@ -86,7 +87,8 @@ std::string bench_json(const LoadedPlan& loaded, const Times& times, const std::
   });
   json.field("arena_bytes", plan.arena_bytes);
   json.field("sum_bytes", plan.sum_bytes);
-  json.field("threads", threads());
+  const int made_for = threads_of(plan);
+  json.field("threads", made_for > 0 ? made_for : threads());
   json.field("device", device);
   return std::move(json).finish();
 }

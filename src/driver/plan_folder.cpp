@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <charconv>
+
 #include "base/directories.h"
 #include "base/file.h"
 #include "base/sha256.h"
@@ -202,6 +204,17 @@ Result<std::unique_ptr<Executor>> load_plan(const LoadedPlan& loaded, ExecutorMe
   Result<CpuExecutor> executor = load_executor(loaded, user_kernel_cache, memory);
   if (!executor) return executor.error();
   return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(*executor)));
+}
+
+int threads_of(const StepPlan& plan) {
+  const std::string& device = plan.device;
+  const size_t end = device.find(" threads of ");
+  if (end == std::string::npos || end == 0) return 0;
+  const size_t space = device.rfind(' ', end - 1);
+  const size_t begin = space == std::string::npos ? 0 : space + 1;
+  int threads = 0;
+  std::from_chars(device.data() + begin, device.data() + end, threads);
+  return threads;
 }
 
 }  // namespace millrace

@@ -67,4 +67,7 @@ const BackendKind& backend_of(const StepPlan& plan);
 // Loads a plan for its backend.
 Result<std::unique_ptr<Executor>> load_plan(const LoadedPlan& loaded, ExecutorMemory memory = ExecutorMemory::own);
 
+// The threads that a plan was made for: "…, 4 threads of 8 cores; …" → 4; 0 if its device's text has no number.
+int threads_of(const StepPlan& plan);
+
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
+#include "driver/plan_folder.h"
 
 namespace millrace {
 namespace {
@@ -125,7 +126,9 @@ std::optional<double> PlanSession::relative_clock() {
 
 std::string PlanSession::device() const {
   if (gpu_ != nullptr) return gpu_->info().name;
-  return concat(cpu_info().model, ", ", threads(), " threads");
+  const int made_for = threads_of(loaded_->plan);
+  const int count = made_for > 0 ? made_for : threads();
+  return concat(cpu_info().model, ", ", count, count == 1 ? " thread" : " threads");
 }
 
 }  // namespace millrace

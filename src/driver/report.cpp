@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 
@@ -44,16 +43,6 @@ std::string words_of(const StepPlan& plan) {
   return &kind == &host_backend() ? words : concat(words, " --device ", kind.name);
 }
 
-// "…, 4 threads of 8 cores; …", as Backend::text writes it, → 4; 0 if there is no number.
-int threads_in(const std::string& device) {
-  const size_t end = device.find(" threads of ");
-  if (end == std::string::npos) return 0;
-  const size_t begin = device.rfind(' ', end - 1);
-  int threads = 0;
-  std::from_chars(device.data() + begin + 1, device.data() + end, threads);
-  return threads;
-}
-
 Result<Done> make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return Done{};
   return Error::make(ErrorKind::failed, concat("cannot create the folder ", path, ": ", std::strerror(errno)),
@@ -91,7 +80,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   const Result<LoadedPlan> loaded = read_plan(path);
   if (!loaded) return loaded.error();
   ExploreOptions explore = options.explore;
-  if (explore.threads == 0) explore.threads = threads_in(loaded->plan.device);
+  if (explore.threads == 0) explore.threads = threads_of(loaded->plan);
   explore.device = backend_of(loaded->plan).name;
   Phases phases(explore.progress, Deadline::never());
   Result<Tuned> tuned = tune(explore, tune_program(loaded->plan), Measuring::known, phases);

@@ -478,5 +478,16 @@ TEST_F(PlanFolder, BenchTimesEveryLaunch) {
   EXPECT_FALSE(bench_plan(options));
 }
 
+TEST(PlanFolder, ThreadsAreThoseThatThePlanWasMadeFor) {
+  StepPlan plan;
+  EXPECT_EQ(threads_of(plan), 0);
+  plan.device = "cpu A Processor @ 2.50GHz 0f49, 12 threads of 16 cores; g++ 12";
+  EXPECT_EQ(threads_of(plan), 12);
+  for (const char* other : {"gpu NVIDIA H200, sm_90", " threads of ", "x threads of y", "99999999999 threads of 1"}) {
+    plan.device = other;
+    EXPECT_EQ(threads_of(plan), 0) << other;
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -140,7 +140,8 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
   if (!of_a) return of_a.error();
   const Result<TakenTimes> of_b = taken_times(b->plan, paths[1]);
   if (!of_b) return of_b.error();
-  return make_comparison({paths[0], a->plan, of_a->step_seconds}, {paths[1], b->plan, of_b->step_seconds});
+  return make_comparison({paths[0], a->plan, of_a->step_seconds, CandidateWords(a->training.graph, a->candidates)},
+                         {paths[1], b->plan, of_b->step_seconds, CandidateWords(b->training.graph, b->candidates)});
 }
 
 // In the plan's folder, where optimize writes it too.

@@ -14,15 +14,18 @@ namespace {
 
 struct Compared {
   double seconds = 0;
+  std::string implementation;  // the candidate in words
   std::string candidate;
   int order = 0;
 };
 
-std::map<std::string, Compared> launches_of(const StepPlan& plan) {
+std::map<std::string, Compared> launches_of(const ComparedPlan& compared) {
   std::map<std::string, Compared> launches;
-  for (const PlanLaunch& launch : plan.launches) {
+  for (const PlanLaunch& launch : compared.plan.launches) {
     Compared& into = launches[name_of(launch)];
     into.seconds += launch.predicted_seconds;
+    into.implementation =
+        launch.partition.empty() ? "layout conversion" : compared.words.of(launch.partition, launch.candidate);
     into.candidate = launch.candidate;
     into.order = static_cast<int>(launches.size());
   }
@@ -74,6 +77,8 @@ DataTable compared_table(std::string id, std::string caption) {
            {"b_seconds", "B"},
            {"difference", "B − A"},
            {"ratio", "B / A"},
+           {"a_implementation", "implementation in A", false},
+           {"b_implementation", "implementation in B", false},
            {"a_candidate", "candidate in A", false},
            {"b_candidate", "candidate in B", false}},
           {},
@@ -88,6 +93,8 @@ std::vector<Cell> compared_cells(const ComparedRow& row) {
           seconds_cell(row.right()),
           Cell(concat(change < 0 ? "−" : "+", shown_seconds(std::abs(change))), change),
           both ? Cell(fixed(row.right() / row.left(), 2), row.right() / row.left()) : Cell("–"),
+          row.a != nullptr ? row.a->implementation : "–",
+          row.b != nullptr ? row.b->implementation : "–",
           row.a != nullptr ? row.a->candidate : "–",
           row.b != nullptr ? row.b->candidate : "–"};
 }
@@ -137,14 +144,14 @@ std::vector<std::string> warnings_of(const ComparedPlan& a, const ComparedPlan& 
   return warnings;
 }
 
-Section differences_section(const StepPlan& a, const StepPlan& b) {
+Section differences_section(const ComparedPlan& a, const ComparedPlan& b) {
   Section section{
       "differences",
       "What differs",
       "Launches whose candidates differ or that only one plan has, and tensors whose layouts differ. A launch "
       "that only one plan has exists because the other plan groups its operators differently.",
       {}};
-  section.add(compared_timeline_picture(a, b));
+  section.add(compared_timeline_picture(a.plan, b.plan));
   const ComparedLaunches in_a = launches_of(a);
   const ComparedLaunches in_b = launches_of(b);
   DataTable table = compared_table("compared_launches", "Launches that differ, the largest change of time first.");
@@ -153,13 +160,13 @@ Section differences_section(const StepPlan& a, const StepPlan& b) {
   }
   if (table.rows.empty()) section.add("All launches have the same candidates in both plans.");
   section.add(std::move(table));
-  DataTable layouts = layouts_table(a, b);
+  DataTable layouts = layouts_table(a.plan, b.plan);
   if (layouts.rows.empty()) section.add("All tensors have the same layouts in both plans.");
   section.add(std::move(layouts));
   return section;
 }
 
-Section same_section(const StepPlan& a, const StepPlan& b) {
+Section same_section(const ComparedPlan& a, const ComparedPlan& b) {
   Section section{"same", "What is the same", "Launches that have the same candidate in both plans.", {}};
   const ComparedLaunches in_a = launches_of(a);
   const ComparedLaunches in_b = launches_of(b);
@@ -199,7 +206,7 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
     document.origin.emplace_back(
         name, concat(plan->program.file, ", ", plan->device, ", millrace ", plan->version, ", ", plan->date));
   document.next = warnings_of(a, b);
-  document.sections = {differences_section(a.plan, b.plan), same_section(a.plan, b.plan)};
+  document.sections = {differences_section(a, b), same_section(a, b)};
   return document;
 }
 

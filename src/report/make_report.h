@@ -1,6 +1,7 @@
 // Artefacts → the report's document. Test: tests/report/make_report_test.cpp
 #pragma once
 
+#include "report/candidate_words.h"
 #include "report/html/document.h"
 #include "report/metrics.h"
 
@@ -14,6 +15,7 @@ struct ComparedPlan {
   std::string name;
   const StepPlan& plan;
   double step_seconds = 0;  // measured; 0: not measured
+  CandidateWords words = {};
 };
 Document make_comparison(const ComparedPlan& a, const ComparedPlan& b);
 

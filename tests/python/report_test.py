@@ -152,6 +152,8 @@ class ReportTest(unittest.TestCase):
         compared = json.loads(done.stdout)
         self.assertEqual({row["ratio"] for row in compared["tables"]["same_launches"]}, {1})
         self.assertEqual(compared["tables"]["compared_launches"], [])
+        for row in compared["tables"]["same_launches"]:
+            self.assertRegex(row["a_implementation"], "^(GEMM|loops|layout conversion)")
         self.assertEqual(compared["tables"]["compared_layouts"], [])
         self.assertNotIn("Warning", str(compared["next"]))
         self.assertGreater(compared["facts"]["measured_step_seconds"]["after"], 0)

@@ -57,7 +57,13 @@ TEST(MakeComparison, DifferencesComeFirstAndTheRestIsApart) {
   ReportSample b;
   b.plan().launches[0].candidate += "!";
   b.plan().launches[0].predicted_seconds += 1;
-  const Document document = make_comparison({"a", a.plan(), 2}, {"b", b.plan(), 3});
+  const ReportArtefacts artefacts = a.artefacts();
+  const CandidateWords words(artefacts.training.graph, artefacts.candidates);
+  const Document document = make_comparison({"a", a.plan(), 2, words}, {"b", b.plan(), 3});
+  const DataTable& differing = *table_of(document, "compared_launches");
+  EXPECT_TRUE(has_column(differing, "a_implementation"));
+  EXPECT_EQ(differing.rows[0][5].text, words.of(a.plan().launches[0].partition, a.plan().launches[0].candidate));
+  EXPECT_NE(differing.rows[0][5].text, a.plan().launches[0].candidate) << "in words";
   EXPECT_EQ(document.facts[0].key, "measured_step_seconds");
   EXPECT_EQ(document.sections[0].id, "differences");
   EXPECT_EQ(table_of(document, "compared_launches")->rows.size(), 1U);

@@ -14,7 +14,8 @@ using millrace::DoctorOptions;
 using millrace::ReportOptions;
 
 void add_bench(CommandLine& line) {
-  CLI::App& command = line.add(line.app, "bench", "time a plan, and each launch next to its predicted time");
+  CLI::App& command =
+      line.add(line.app, "bench", "time a plan and each of its launches, next to their predicted times");
   const auto options = std::make_shared<BenchOptions>();
   command.add_option("PLAN", options->path, "a plan.json, or its folder")->required();
   add_inputs(command, options->in,

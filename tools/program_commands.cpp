@@ -32,8 +32,8 @@ void add_format(CLI::App& command, const std::string& flag, const std::string& h
 }
 
 void add_analyze(CommandLine& line) {
-  CLI::App& command =
-      line.add(line.app, "analyze", "flop, words, class and I/O lower bound of every operator, forward and backward");
+  CLI::App& command = line.add(line.app, "analyze",
+                               "show flop, words, class and I/O lower bound of every operator, forward and backward");
   const auto options = std::make_shared<AnalyzeOptions>();
   add_program(command, options->program);
   add_json(command, options->format);
@@ -59,7 +59,8 @@ void add_analyze(CommandLine& line) {
 }
 
 void add_fuse(CommandLine& line) {
-  CLI::App& command = line.add(line.app, "fuse", "which operators run as one kernel, and how many words that saves");
+  CLI::App& command =
+      line.add(line.app, "fuse", "show which operators run as one kernel, and how many words that saves");
   const auto options = std::make_shared<FuseOptions>();
   add_program(command, options->program);
   command.add_flag("--explain", options->explain, "print whether each neighbouring pair fused, and if not, why");
@@ -120,7 +121,7 @@ void add_explore(CommandLine& line) {
   const auto options = std::make_shared<ExploreOptions>();
   add_search(command, *options);
   add_budget(command, *options);
-  command.add_option("--shard", options->shard, "try only this share of the candidates; join them with db merge")
+  command.add_option("--shard", options->shard, "try only this share of the candidates; db merge joins the results")
       ->type_name("NUMBER/COUNT");
   command.add_flag("--explain", options->explain,
                    "count the candidates, and say why others were rejected, without measuring");
@@ -161,7 +162,7 @@ void add_optimize(CommandLine& line) {
 }
 
 void add_select(CommandLine& line) {
-  CLI::App& command = line.add(line.app, "select", "find the best combination of what was measured");
+  CLI::App& command = line.add(line.app, "select", "find the fastest combination of measured candidates");
   const auto options = std::make_shared<SelectOptions>();
   add_search(command, options->explore);
   add_method(command, options->method);

@@ -28,7 +28,7 @@ CLI::App& add_action(CommandLine& line, CLI::App& db, const char* name, const ch
 }
 
 void add_show(CommandLine& line, CLI::App& db) {
-  CLI::App& command = line.add(db, "show", "what was measured of one program on this machine, by partition");
+  CLI::App& command = line.add(db, "show", "show what was measured for one program on this machine, by partition");
   const auto options = std::make_shared<ExploreOptions>();
   add_search(command, *options);
   add_json(command, options->format);
@@ -43,8 +43,8 @@ void add_show(CommandLine& line, CLI::App& db) {
 
 void add_prune(CommandLine& line, CLI::App& db, const Options& options) {
   CLI::App& command =
-      add_action(line, db, "prune", "delete rows that are no longer of use", options, millrace::prune_database);
-  command.add_option("--before", options->before, "rows taken before this day")->type_name("YYYY-MM-DD");
+      add_action(line, db, "prune", "delete rows that are no longer needed", options, millrace::prune_database);
+  command.add_option("--before", options->before, "rows measured before this day")->type_name("YYYY-MM-DD");
   command
       .add_option("--other-than", options->other_than,
                   "rows of every device whose text, as db list prints it, does not contain this")
@@ -115,8 +115,8 @@ void add_cache(CommandLine& line) {
     command.footer(millrace::concat("Examples:\n  millrace cache ", name));
     line.set_action(command, "looking", [options, function] { return function(*options); });
   };
-  add("show", "where the cache is, and how large", millrace::show_cache);
-  add("clean", "delete it; plans compile their kernels again when they are next loaded", millrace::clean_cache);
+  add("show", "show where the cache is, and its size", millrace::show_cache);
+  add("clean", "delete the cache; plans compile their kernels again when they are next loaded", millrace::clean_cache);
   cache.footer(
       "Examples:\n"
       "  millrace cache show\n"

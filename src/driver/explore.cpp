@@ -59,7 +59,7 @@ Result<Tuned> known_of(const ExploreOptions& options) {
   Result<Tuned> tuned = tune(options, Measuring::known, phases);
   if (!tuned || tuned->explored.summary.known > 0) return tuned;
   return Error::make(ErrorKind::no_configuration,
-                     concat("nothing of ", options.program.path, " has been measured on this machine"),
+                     concat("no candidate of ", options.program.path, " has been measured on this machine"),
                      concat("first run millrace explore ", shell_word(options.program.path), " with the same options"));
 }
 

@@ -30,7 +30,7 @@ std::string method_of(const Selection* selection) {
                 fixed(100 * selection->proven_gap(), 2), " % of the optimum (proven)");
 }
 
-// What names the program of a plan and its options again, for commands that can be pasted.
+// The options that name the program of a plan, for commands that can be pasted.
 std::string words_of(const StepPlan& plan) {
   const PlanProgram& program = plan.program;
   std::string words = shell_word(program.file);
@@ -119,7 +119,7 @@ Result<Document> document_of_program(const ReportOptions& options) {
   if (!tuned) return tuned.error();
   if (tuned->explored.summary.known == 0)
     return Error::make(ErrorKind::no_configuration,
-                       concat("nothing of ", options.explore.program.path, " has been measured on this machine"),
+                       concat("no candidate of ", options.explore.program.path, " has been measured on this machine"),
                        "first run millrace optimize or explore with the same options");
   phases.begin("selecting");
   Result<SelectedPlan> selected = select_plan(*tuned, *method);
@@ -144,7 +144,7 @@ Result<Document> document_of_comparison(const std::vector<std::string>& paths) {
                          {paths[1], b->plan, of_b->step_seconds, CandidateWords(b->training.graph, b->candidates)});
 }
 
-// In the plan's folder, where optimize writes it too.
+// The report's path: in the plan's folder, where optimize writes it too.
 std::string report_file(const ReportOptions& options) {
   constexpr const char* kName = "report.html";
   const std::string& path = options.explore.program.path;
@@ -165,7 +165,7 @@ Result<Done> open_in_browser(const std::string& file) {
 
 namespace {
 
-// Of generated kernels; none if the plan cannot be lowered, which is no reason to write no report.
+// The sources of generated kernels; none if the plan cannot be lowered, since the report is still useful without them.
 std::vector<std::string> kernel_sources(const Tuned& tuned, const StepPlan& plan) {
   const Result<std::vector<Launch>> launches = lower_plan(plan, tuned.prepared.training, tuned.prepared.candidates);
   std::vector<std::string> sources;

@@ -33,7 +33,7 @@ Result<Done> find_launch(PlanSession& session, const StepPlan& plan, SlowStep& f
   return Done{};
 }
 
-// Of the outputs of a step that keeps them.
+// Counts the denormals in the outputs of a step that keeps them.
 Result<Done> count_denormals(PlanSession& session, const LoadedPlan& loaded, SlowStep& found) {
   session.set_denormals(Denormals::keep);
   const Result<Done> ran = session.step();
@@ -81,9 +81,9 @@ std::string explained(const SlowStep& found) {
   const std::string reason = reasons.empty()
                                  ? "The numbers are not denormal and the machine is otherwise idle; millrace bench "
                                    "times each launch again"
-                                 : concat("Seen: ", join(reasons, "; "));
+                                 : concat("Observed: ", join(reasons, "; "));
   if (found.launch.empty()) return concat(reason, ".");
-  return concat("Alone, '", found.launch, "' takes ", shown_seconds(found.launch_seconds), " in place of ",
+  return concat("By itself, '", found.launch, "' takes ", shown_seconds(found.launch_seconds), ", not the predicted ",
                 shown_seconds(found.launch_predicted), ". ", reason, ".");
 }
 

@@ -36,7 +36,7 @@ Error unreadable(const std::string& file, const char* command) {
                      concat("remove it, or make it again with ", command));
 }
 
-// The values in the order of the plan's launches; empty if the file tells of other launches.
+// The values in the order of the plan's launches; empty if the file is about other launches.
 std::vector<double> matched(const StepPlan& plan, const std::vector<TakenLaunch>& taken) {
   if (taken.size() != plan.launches.size()) return {};
   std::vector<double> values;
@@ -75,7 +75,7 @@ void take_counted(const StepPlan& plan, const Json& root, TakenTimes& taken) {
     if (!taken.launch_bytes.empty()) return;
   }
   taken.left_out.push_back(
-      concat(kCountedFile, " has no bytes counted of this plan and is left out: bench/mue.py PLAN makes it again."));
+      concat(kCountedFile, " has no byte counts for this plan and is left out:  bench/mue.py PLAN makes it again."));
 }
 
 // A search of an earlier plan in the folder is of no use, and no later command can make this plan's.

@@ -74,7 +74,7 @@ std::string layouts(const std::vector<LayoutReason>& reasons) {
       std::accumulate(counts.begin(), counts.end(), 0, [](int sum, const auto& one) { return sum + one.second; }),
       " tensors in memory, ", join(texts, ", "),
       converted > 0 ? concat("; ", converted, " exist in a second layout, by a conversion") : "",
-      ". The table of layouts under \"The selection\" says it for each tensor.");
+      ". The table of layouts under \"The selection\" gives the reason for each tensor.");
 }
 
 std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
@@ -102,7 +102,7 @@ std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metric
   return concat(join(texts, ". "), ".");
 }
 
-// The tensor of the caller's whose launches would gain most from another layout.
+// The caller's tensor whose launches would gain most from another layout.
 const LayoutReason* best_of_callers(const std::vector<LayoutReason>& reasons) {
   const LayoutReason* best = nullptr;
   for (const LayoutReason& reason : reasons) {

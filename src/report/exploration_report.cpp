@@ -37,10 +37,10 @@ std::string candidates_text(const Graph& graph, const Candidates& candidates, si
   size_t covers = 0;
   for (const ChoicePoint& choice_point : candidates.choice_points)
     covers += choice_point.alternatives.size() > 1 ? 1 : 0;
-  const std::string counts = concat(
-      candidates.partitions.size(), " partitions of ", graph.name, ", ", estimated ? about(total) : with_commas(total),
-      " candidates; ", covers, covers == 1 ? " choice point" : " choice points",
-      ". Candidates of layout conversions come in addition, where a selection may need one.");
+  const std::string counts = concat(candidates.partitions.size(), " partitions of ", graph.name, ", ",
+                                    estimated ? about(total) : with_commas(total), " candidates; ", covers,
+                                    covers == 1 ? " choice point" : " choice points",
+                                    ". Candidates of layout conversions are added where a selection may need one.");
   return concat(text, "\n", wrapped(counts, {width, "", ""}));
 }
 

@@ -129,7 +129,8 @@ std::vector<std::string> warnings_of(const ComparedPlan& a, const ComparedPlan& 
   const PlanProgram& of_b = b.plan.program;
   if (of_a.text != of_b.text || of_a.entry != of_b.entry)
     warnings.emplace_back(
-        "Warning: these are plans of different programs. Their times compare only if the programs compute the same.");
+        "Warning: these are plans of different programs. Their times are comparable only if the programs compute the "
+        "same.");
   else if (of_a.sizes != of_b.sizes || of_a.dtype != of_b.dtype)
     warnings.push_back(concat("Warning: the plans have different sizes or storage types: ", shape_of(of_a), " and ",
                               shape_of(of_b), "."));
@@ -170,7 +171,7 @@ Section same_section(const ComparedPlan& a, const ComparedPlan& b) {
   Section section{"same", "What is the same", "Launches that have the same candidate in both plans.", {}};
   const ComparedLaunches in_a = launches_of(a);
   const ComparedLaunches in_b = launches_of(b);
-  DataTable table = compared_table("same_launches", "Their times differ as much as two measurements do.");
+  DataTable table = compared_table("same_launches", "Their times differ only as two measurements of one launch do.");
   table.folded = true;
   for (const ComparedRow& row : compared_rows(in_a, in_b)) {
     if (!row.differs()) table.rows.push_back(compared_cells(row));

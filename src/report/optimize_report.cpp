@@ -43,15 +43,15 @@ std::string check_line(const StepPlan& plan, const Optimized& made) {
     return concat("results and all gradients agree with the reference: ", fixed(100 * made.worst_error, 1),
                   " % of the allowed rounding error",
                   made.not_finite.empty() ? ""
-                                          : concat("; for these inputs nothing of ", join(made.not_finite, ", "),
+                                          : concat("; for these inputs no element of ", join(made.not_finite, ", "),
                                                    " is finite: give typical ones with --in FILE"));
   const size_t launches = plan.launches.size();
-  return concat(made.unchecked == 0 ? concat("each of the ", launches, " launches alone")
-                                    : concat(launches - made.unchecked, " of the ", launches, " launches, each alone; ",
-                                             made.unchecked, " not at all: the budget ended before"),
-                "; the whole step not: the reference needs about ", shown_seconds(made.reference_seconds),
-                ", of which ", shown_seconds(made.check_limit),
-                " were left; choose a smaller --size or a larger --budget to check it");
+  return concat(
+      made.unchecked == 0 ? concat("each of the ", launches, " launches by itself")
+                          : concat(launches - made.unchecked, " of the ", launches,
+                                   " launches, each by itself; the budget ended before the other ", made.unchecked),
+      "; not the whole step: the reference needs about ", shown_seconds(made.reference_seconds), ", and ",
+      shown_seconds(made.check_limit), " were left; choose a smaller --size or a larger --budget to check it");
 }
 
 // A sum with estimates in it is no measure of how good the plan is.

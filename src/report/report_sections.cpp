@@ -185,20 +185,21 @@ DataTable path_table(const ReportArtefacts& artefacts) {
 }
 
 DataTable layout_table(const ReportArtefacts& artefacts) {
-  DataTable table{"layouts",
-                  "Why each tensor has its layout. The times are those of all launches that touch the tensor, each "
-                  "with its fastest "
-                  "candidate for that layout, whatever the layouts of its other tensors: what a layout costs at best.",
-                  {{"tensor", "tensor", false},
-                   {"layout", "layout", false},
-                   {"also", "also as", false},
-                   {"launches", "launches"},
-                   {"seconds", "at best"},
-                   {"other", "best other layout", false},
-                   {"other_seconds", "at best"},
-                   {"why", "why", false}},
-                  {},
-                  true};
+  DataTable table{
+      "layouts",
+      "Why each tensor has its layout. The times are those of all launches that touch the tensor, each "
+      "with its fastest "
+      "candidate for that layout, whatever the layouts of its other tensors: the least that a layout can cost.",
+      {{"tensor", "tensor", false},
+       {"layout", "layout", false},
+       {"also", "also as", false},
+       {"launches", "launches"},
+       {"seconds", "at best"},
+       {"other", "best other layout", false},
+       {"other_seconds", "at best"},
+       {"why", "why", false}},
+      {},
+      true};
   const auto time = [](double seconds) { return seconds_cell(seconds == kNoTime ? 0 : seconds); };
   for (const LayoutReason& reason : layout_reasons(artefacts.plan, artefacts.measurements)) {
     if (reason.why.empty()) continue;
@@ -387,7 +388,7 @@ Section operators_section(const ReportArtefacts& artefacts, const StepMetrics& m
           short_bytes(metrics.peaks.bytes_per_second),
           "/s): 100 % means that no word moves needlessly and memory is never idle. The moved words are "
           "modelled from tensors and cache, not counted by hardware. \"Limited by\" says which limit, arithmetic "
-          "or memory, explains more of the time, and how much of it; the rest is overhead that can still be gained."),
+          "or memory, explains more of the time, and how much of it; the rest is overhead."),
       {}};
   section.add(timeline_picture(metrics));
   section.add(launches_table(artefacts, metrics));

@@ -200,14 +200,15 @@ Section violins_section(const ReportArtefacts& artefacts) {
   Section section{
       "violins",
       "Every layout of every operator",
-      concat("Each row is one partition of the step. The shape shows the distribution of the times of its measured "
-             "candidates "
-             "(layouts, loop orders, libraries): the thicker, the more candidates "
-             "take that long. The axis is in multiples of the row's fastest time. The bar marks the fastest, "
-             "the diamond the selected one; if they differ, the row says why. A row with fewer than ",
-             std::to_string(kFewestOfAShape),
-             " candidates is too few for a distribution: it shows each as a point. Where a partition has two kinds of "
-             "implementation, one is above the row's middle and the other below."),
+      concat(
+          "Each row is one partition of the step. The shape shows the distribution of the times of its measured "
+          "candidates "
+          "(layouts, loop orders, libraries): the thicker, the more candidates "
+          "take that long. The axis is in multiples of the row's fastest time. The bar marks the fastest, "
+          "the diamond the selected one; if they differ, the row says why. A row with fewer than ",
+          std::to_string(kFewestOfAShape),
+          " candidates shows each as a point: they are too few for a distribution. Where a partition has two kinds of "
+          "implementation, one is above the row's middle and the other below."),
       {}};
   if (all.empty())
     section.add("This machine's database has no measurement of this program: run millrace optimize here.");

@@ -75,7 +75,7 @@ TEST_P(OneDnnProducts, LargeEnoughForThreadsAndBlocks) {
   check(call, -1.5, 5);
 }
 
-// Version 3.2 has none for float16 where the rows of a matrix are apart.
+// Version 3.2 has no such product for float16 if there are gaps between the rows of a matrix.
 bool has_fast_code(const GemmCall& call) {
   const auto gemm = Gemm::prepare(call);
   EXPECT_TRUE(gemm || to_string(gemm.error()).find("slow reference") != std::string::npos);
@@ -229,7 +229,7 @@ TEST(OneDnnRejects, TypesStridesAndSums) {
   strided.c_elements = 48;
   EXPECT_EQ("C has the strides 12 and 2 over 4 × 6; oneDNN needs a unit stride", why_not(strided));
   const GemmCall sum = call_of(GemmLibrary::onednn, StoredType::f32, 4, 6, 5, {{2, Role::summed}}, loops_first);
-  EXPECT_EQ("it does not add products up", why_not(sum));
+  EXPECT_EQ("it does not sum several products", why_not(sum));
 }
 
 TEST(OneDnnRejects, EpiloguesThatItLacks) {

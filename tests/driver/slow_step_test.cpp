@@ -15,17 +15,18 @@ TEST(SlowStep, CountsDenormalsOfTheTypeThatComputes) {
 TEST(SlowStep, BlamesNobodyWithoutEvidence) {
   const std::string text = explained({"q einsum d_x", 82.8e-3, 3e-3, 0, 0.1, ""});
   EXPECT_EQ(text,
-            "Alone, 'q einsum d_x' takes 82.80 ms in place of 3.00 ms. The numbers are not denormal and the machine is "
+            "By itself, 'q einsum d_x' takes 82.80 ms, not the predicted 3.00 ms. The numbers are not denormal and "
+            "the machine is "
             "otherwise idle; millrace bench times each launch again.");
 }
 
 TEST(SlowStep, SaysWhatItSaw) {
   EXPECT_EQ(
       explained({"", 0, 0, 0.25, 0, ""}),
-      "Seen: 25.00 % of an output's numbers are denormal, which the processor computes slowly: give typical inputs "
+      "Observed: 25.00 % of an output's numbers are denormal, which the processor computes slowly: give typical inputs "
       "with --in FILE.");
   EXPECT_EQ(explained({"", 0, 0, 0, 1.5, "powersave"}),
-            "Seen: other processes use 1.5 cores; the clock governor is powersave.");
+            "Observed: other processes use 1.5 cores; the clock governor is powersave.");
 }
 
 }  // namespace

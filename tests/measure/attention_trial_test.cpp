@@ -244,7 +244,7 @@ TEST_F(CudnnTrials, WrongResultsAreDetected) {
 TEST_F(CudnnTrials, OtherBitsEveryTimeAreDetected) {
   set_variable("MILLRACE_EMULATED_CUDNN_UNSTABLE", "1");
   take_causal("bhjp", "bhjk", "bhjw");
-  expect("wrong", "other bits every time");
+  expect("wrong", "other bits in each run");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ class StoredTest(CommandTest):
 
     def test_plans_measurements_and_the_cache(self) -> None:
         self.environment["MILLRACE_CACHE_DIR"] = str(self.folder / "cache")
-        self.assertIn("nothing of layer.py has been measured", self.fails(NO_CONFIGURATION, "db", "show", "layer.py"))
+        self.assertIn("no candidate of layer.py has been measured", self.fails(NO_CONFIGURATION, "db", "show", "layer.py"))
         self.explore()
         self.optimize()
         self.check_kinds()

@@ -144,7 +144,7 @@ std::string why_not_by_onednn(const GemmCall& call) {
   if (onednn_implementation(call.type).empty())
     return concat("it has no fast products of ", name_of(call.type), " for this processor");
   const auto adds_up = [](const GemmLoop& loop) { return sums(loop) && loop.extent > 1; };
-  return std::any_of(call.loops.begin(), call.loops.end(), adds_up) ? "it does not add products up" : "";
+  return std::any_of(call.loops.begin(), call.loops.end(), adds_up) ? "it does not sum several products" : "";
 }
 
 std::string why_not_threads(const GemmCall& call) {

@@ -17,11 +17,11 @@ Result<std::shared_ptr<const CudnnAttention>> CudnnPlans::find(const AttentionCa
 }
 
 Result<CudnnAttention> CudnnPlans::make(const AttentionCall& call) {
-  // On newer GPUs other engines compute backward, which add in a fixed order only if asked in another way.
+  // On newer GPUs other engines compute backward. They need another request to add in a fixed order.
   constexpr int kLastInFixedOrder = 9;
   if (call.backward && gpu_.major > kLastInFixedOrder)
     return Error::make(ErrorKind::failed,
-                       concat("cuDNN's backward attention may give other bits every time on ", gpu_.architecture()));
+                       concat("cuDNN's backward attention may give other bits in each run on  ", gpu_.architecture()));
   const Result<const Cudnn*> library = cudnn_library();
   if (!library) return library.error();
   const CurrentContext current(*context_);

@@ -123,7 +123,7 @@ Result<Done> GpuTrials::prepare_reference_data(const Partition& partition) {
   return computed;
 }
 
-// On the GPU, unless its memory or time does not suffice.
+// Makes the reference data on the GPU, unless its memory or the time does not suffice.
 Result<Done> GpuTrials::compute_reference_data(const Partition& partition, Known& known) {
   const double begin = now();
   const OracleContext context{*gpu_, oracle_, [this](int64_t bytes) { return allocate(bytes); }};
@@ -234,7 +234,7 @@ Result<std::string> GpuTrials::check_again(const Partition& partition, const std
   if (!wrong->empty()) return concat("after the timing: ", *wrong);
   const Result<std::optional<int64_t>> changed = checker_.first_change(sets_.bytes_at(0), before, placement.bytes, {});
   if (!changed) return changed.error();
-  return *changed ? "its results have other bits every time" : std::string();
+  return *changed ? "its results have other bits in each run" : std::string();
 }
 
 // Describes a wrong element.

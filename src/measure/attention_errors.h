@@ -15,28 +15,28 @@ class AttentionErrors {
  public:
   explicit AttentionErrors(const Attention& attention) : attention_(attention) {}
 
-  // Of a score: per_magnitude · Σ |q| · max |k| + per_log_sum · |log_sum|, of its row.
+  // The error of a score: per_magnitude · Σ |q| · max |k| + per_log_sum · |log_sum| of its row.
   struct ScoreError {
     double per_magnitude = 0;
     double per_log_sum = 0;
   };
   ScoreError of_scores(double scale) const;
 
-  // Besides the score's error: of an exponential, and of the sum of a row's exponentials. Both are relative.
+  // The errors of an exponential and of the sum of a row's exponentials, besides that of the score. Both are relative.
   double of_exponential() const;
   double of_sum() const;
 
-  // Of a sum of products over the values, relative to the sum of their magnitudes.
+  // The error of a sum of products over the values, relative to the sum of their magnitudes.
   double of_values() const;
 
-  // Backward, relative, besides the score's error: of a weight in a sum over queries or keys.
+  // In backward: the relative error of a weight in a sum over queries or keys, besides that of the score.
   struct WeightError {
     double per_log_sum = 0;
     double constant = 0;
   };
   WeightError of_weights() const;
 
-  // Of the few roundings besides the sums, relative.
+  // The relative error of the few roundings besides the sums.
   static double of_steps();
 
  private:

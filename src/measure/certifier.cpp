@@ -45,7 +45,7 @@ void Certifier::look(const Deadline& end) {
   if (proof_ && !proof_->with.empty()) give_up_hopeless();
 }
 
-// By partition. One without a place in any step has none.
+// One for each partition. A partition that no step uses has no room.
 std::vector<Certifier::Room> Certifier::rooms() const {
   std::map<std::string, size_t> numbers;
   for (size_t k = 0; k < knowledge_.candidates.partitions.size(); ++k)
@@ -134,7 +134,7 @@ std::optional<Certificate> Certifier::proven() const {
                      knowledge_.classes.assumed() == 0};
 }
 
-// Of a step of any candidates, layouts ignored.
+// The lower bound of a step made of any candidates, layouts ignored.
 double Certifier::least_seconds() {
   double sum = 0;
   for (const ChoicePoint& choice_point : knowledge_.candidates.choice_points) {

@@ -22,9 +22,10 @@ class Certifier {
         settings_(settings),
         bounds_(knowledge.graph, knowledge.candidates.domains, settings.ceilings, settings.trial, settings.threads) {}
 
-  // From time to time: gives up the candidates without room for a faster step.
+  // Called again and again: from time to time, gives up the candidates without room for a faster step.
   void look(const Deadline& end);
-  // When nothing is left to try: wants what a faster step could use. False if there is nothing, or no time to find it.
+  // Called when nothing is left to try: marks what a faster step could use as wanted. False if there is nothing, or no
+  // time to find it.
   bool want_last(const Deadline& end);
   // The latest proof; without one, the lower bound that ignores layouts. `best_step`: 0 if none is known. Nothing
   // without ceilings.

@@ -51,7 +51,7 @@ class ConversionTrials {
   // The pairs of layouts whose candidates all have an outcome.
   std::set<std::tuple<TensorId, int, int>> settled() const;
   double configurations() const { return configurations_; }
-  // The model's seconds, the same for all conversions of a tensor.
+  // The seconds that the model expects, the same for all conversions of a tensor.
   double expected(TensorId tensor, int from, int to);
 
  private:

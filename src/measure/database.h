@@ -62,7 +62,7 @@ struct ProgramSummary {
   int64_t rows = 0;
 };
 
-// Rows to delete: those that all conditions select. One without a value selects all rows.
+// Selects the rows to delete: those that satisfy all conditions. A condition without a value is satisfied by all rows.
 struct PrunedRows {
   std::string before;      // "2026-01-31": taken before this day
   std::string other_than;  // of devices whose text does not contain this

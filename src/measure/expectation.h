@@ -25,7 +25,7 @@ class ConfigKinds {
  public:
   // `timing_class`: the key of timing_class.h, or empty.
   ConfigKind kind_of(const Candidate& candidate, const std::string& timing_class = "");
-  // Of a family, a shape or a timing class.
+  // The number of a family, a shape or a timing class, by its text.
   int number_of(const std::string& text);
 
  private:
@@ -59,9 +59,9 @@ class Ratios {
 };
 
 // Corrects the model's seconds by the median ratio of the candidate's timing class, else of its shape, else of its
-// family within this partition class. If nothing of it is measured in this class: by the family's ratio in all classes
-// and by what earlier runs, also of other programs, say about its shape. Caches the corrections, so it is valid until
-// something new is measured. All ratios must outlive it.
+// family within this partition class. If the class has no measurement of its family, uses the family's ratio in all
+// classes, and what earlier runs, also of other programs, say about its shape. Caches the corrections, so it is valid
+// until something new is measured. All ratios must outlive it.
 class Expectation {
  public:
   Expectation(const Ratios& partition_ratios, const Ratios& all_ratios, const Ratios* earlier_ratios = nullptr)

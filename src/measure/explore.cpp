@@ -29,7 +29,7 @@ namespace {
 constexpr double kConversionShare = 0.2;     // of the time until the deadline
 constexpr size_t kConvertedLayouts = 3;      // layouts of the fastest candidates of each writer and reader of a tensor
 constexpr size_t kConversionCandidates = 2;  // per pair of layouts, unless exhaustive
-// Trials are worth seconds; these are worth more than any of the next kind.
+// The worth of a trial is in seconds. The following kinds come first, in this order, whatever the others are worth.
 constexpr double kPromisingBaselineWorth = 1e32;  // the first of a partition in a most promising alternative
 constexpr double kFirstBaselineWorth = 1e24;      // the first of another partition
 constexpr double kBaselineWorth = 1e16;
@@ -183,7 +183,7 @@ class Explorer {
     return trial.wanted ? kWantedWorth : 1;
   }
 
-  // Of all equal partitions in a step.
+  // The expected seconds of all equal partitions in a step.
   double expected_seconds(const PartitionClass& its_class, const Trial& trial) const {
     const double seconds = its_class.best < kNotMeasured
                                ? its_class.best
@@ -202,7 +202,7 @@ class Explorer {
     return tried;
   }
 
-  // Until when trials go on: longer if baselines are left, without which no plan is measured.
+  // When trials end: later if baselines are left, without which there is no measured plan.
   Deadline limit(const Deadline& end) const { return classes_.has_baselines_left() ? last_ : end; }
 
   Result<Done> try_until(const Deadline& end, std::deque<TrialBatch>& ahead) {
@@ -272,7 +272,7 @@ class Explorer {
     Chosen chosen;
   };
 
-  // Those that come first are not in a batch with others, which could take all of the time.
+  // Trials that come first are not in a batch with others, which could take all of the time.
   TrialBatch choose_batch(const Deadline& end, const std::deque<TrialBatch>& ahead, const BatchLimits& limits) {
     TrialBatch batch;
     bool only_first = false;

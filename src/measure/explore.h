@@ -49,13 +49,14 @@ struct BoundedMeasurements {
   bool every_layout = true;  // false: partitions have candidates with other layouts, which are not listed
 };
 
-// What two selections say: the best of what is measured, and the best if everything untried took its lower bound.
+// Two selections: the best of what is measured, and the best if everything untried took its lower bound.
 struct StepProof {
-  double step = 0;         // seconds of the former; 0: none
-  double lower_bound = 0;  // proven, of the latter
-  // By partition and candidate of the bounded measurements: no selection with it takes less. Empty: unknown.
+  double step = 0;         // seconds of the first; 0: there is none
+  double lower_bound = 0;  // proven, from the second
+  // For each partition and candidate of the bounded measurements: no selection with this candidate takes less. Empty:
+  // unknown.
   std::vector<std::vector<double>> with;
-  Wanted wanted;  // what the latter uses
+  Wanted wanted;  // what the second uses
 };
 
 struct ExploreSettings {
@@ -73,7 +74,7 @@ struct ExploreSettings {
   bool compile_ahead = false;
   size_t compilers = 1;      // that run at the same time
   double hang_seconds = 60;  // after this time, a trial counts as hung; with a deadline, after a share of the rest
-  // At most this many next candidates of a partition that is not listed whole. Null: all are listed.
+  // The next candidates of a partition that is not listed whole, at most `most` of them. Null: all are listed.
   std::function<std::vector<Candidate>(size_t partition, size_t most)> more;
   // The configs of a partition under given layouts, to recognize candidates that are not listed. Null: all are listed.
   std::function<std::vector<Candidate>(const Partition&, const std::vector<int>& layouts)> configs_under;
@@ -85,7 +86,7 @@ struct ExploreSettings {
   // Whether to try this candidate of a class of partitions, by their texts; another machine tries the others. Null:
   // all.
   std::function<bool(const std::string& partition, const std::string& candidate)> mine;
-  // The time that these may take, in seconds.
+  // `seconds`: how long these functions may take.
   std::function<Wanted(const Measurements&, double seconds)> wanted;  // null: every partition is explored by itself
   // Null: nothing is proven, and candidates are tried even if they cannot be part of a faster plan.
   std::function<StepProof(const Measurements& measured, const BoundedMeasurements&, double seconds)> prove;

@@ -18,7 +18,7 @@ bool is_untouched(const char* zone) {
   return std::all_of(zone, zone + kRedZone, [](char byte) { return byte == static_cast<char>(kUntouched); });
 }
 
-// Each step is a bijection of the state and of the word, so a change of one word changes the result.
+// Each step maps states and words one to one, so a change of one word changes the result.
 uint64_t mixed(uint64_t state, uint64_t word) {
   state = (state ^ word) * 0x9E3779B97F4A7C15;
   return state ^ (state >> 32);

@@ -4,8 +4,8 @@
 
 namespace millrace {
 
-// Error of its tanh, which is a GPU instruction (decisions/0005 says how we know). Its relative error is 2^-11 (PTX
-// ISA, tanh.approx.f32); twice that, since its argument is rounded too.
+// The relative error of its tanh, which is a GPU instruction (decisions/0005 says how we know). PTX ISA states 2^-11
+// for tanh.approx.f32; we allow twice that, since its argument is rounded too.
 inline constexpr double kTanhError = 0x1p-10;
 
 // For x below minus this, tanh is exactly -1 in float32, so the GELU is exactly zero.

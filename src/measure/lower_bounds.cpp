@@ -36,7 +36,7 @@ bool multiplies_float32(const Graph& graph, const Operator& op) {
                      [&](const Access& access) { return graph.tensor(access.tensor).dtype == DType::float32; });
 }
 
-// A window's fused attention neither multiplies nor reads what it hides.
+// Fused attention with a window neither reads nor multiplies what the window hides.
 bool has_window(const Partition& partition) {
   return partition.kind == PartitionKind::attention && !partition.attention.keys_seen().is_everything();
 }
@@ -74,8 +74,8 @@ const LowerBounds::Demand& LowerBounds::demand_of(const Partition& partition) {
   return demand;
 }
 
-// Trials from memory go through several copies of the tensors, `all` bytes each. The caches hold part of them between
-// two runs; how much, counting all levels, is at most twice the last level.
+// Trials from memory run on several copies of the tensors, `all` bytes each. Between two runs the caches hold some of
+// these bytes: all levels together at most twice as many as the last level.
 double LowerBounds::at_ceilings(double moved, double all, double flop, int threads) const {
   const auto rate = [](double work, double ceiling) { return ceiling > 0 ? work / ceiling : 0.0; };
   double seconds = std::max(rate(flop, threads * ceilings_.flop), rate(moved, threads * ceilings_.cache_bytes));

@@ -20,7 +20,7 @@ class LowerBounds {
       : graph_(graph), domains_(domains), ceilings_(ceilings), trial_(trial), threads_(threads) {}
 
   double seconds(const Partition& partition, const Candidate& candidate);
-  // Of every candidate of the partition, listed or not.
+  // The lower bound of every candidate of the partition, listed or not.
   double seconds(const Partition& partition);
   double conversion_seconds(TensorId tensor, int from, int to);
   // A measured candidate: if it took less time than its bound, the ceilings are too low, and all bounds are lowered.
@@ -34,7 +34,7 @@ class LowerBounds {
   };
 
   const Demand& demand_of(const Partition& partition);
-  // `bytes`: of a tensor, by position.
+  // `bytes`: gives the bytes of a tensor, by its position.
   template <class Bytes>
   double seconds(const Partition& partition, const Bytes& bytes, int threads);
   double at_ceilings(double moved, double all, double flop, int threads) const;

@@ -25,7 +25,8 @@ bool storable_text(std::string_view text) {
   return text.find('\0') == std::string_view::npos && valid_utf8_prefix(text) == text.size();
 }
 
-// Of a text of the right pattern. A day that does not exist would be later than every other.
+// Whether the day and time exist; the text has the right pattern. A day that does not exist would be later than all
+// others.
 bool is_possible_time(std::string_view text) {
   const auto number = [&](size_t at, size_t digits) {
     unsigned value = 0;

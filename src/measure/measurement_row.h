@@ -26,7 +26,8 @@ enum class Outcome { measured, wrong, crashed, hung, out_of_memory, failed };
 inline constexpr std::array<std::string_view, 6> kOutcomeNames = {"measured", "wrong",         "crashed",
                                                                   "hung",     "out_of_memory", "failed"};
 
-// Whether a later run would get it too. How much memory is free may change, and who kills a worker.
+// Whether a later run would get the same outcome. The amount of free memory may change, and a worker may be killed by
+// somebody else.
 constexpr bool is_repeatable(Outcome outcome) { return outcome != Outcome::out_of_memory; }
 
 struct MeasurementRow {

@@ -30,7 +30,7 @@ void drop_unused_partitions(Measurements& made) {
   }
 }
 
-// With more memory, the candidate may be right.
+// The candidate ran out of memory; with more memory it may be right.
 bool ran_out_of_memory(const PartitionClass& its_class, const Trial& trial) {
   const auto row = its_class.rows.find(trial.text);
   return row != its_class.rows.end() && !is_repeatable(row->second.outcome);
@@ -256,7 +256,7 @@ void MeasurementsMaker::add_expected_conversions(const std::vector<int>& tensor_
   }
 }
 
-// Of the same conversions, those that have an untried candidate.
+// Of the conversions between the same layouts, adds those that have an untried candidate.
 void MeasurementsMaker::add_bounded_conversions(const std::vector<int>& tensor_of, LowerBounds& bounds,
                                                 Measurements& made) {
   const std::vector<UsedLayouts> layouts = used_layouts(made);

@@ -16,7 +16,7 @@
 
 namespace millrace {
 
-// Assembling measurements takes time during which nothing is tried: at most this share of it.
+// The largest share of the time for assembling measurements: nothing is tried meanwhile.
 inline constexpr double kAssemblyShare = 0.02;
 
 class MeasurementsMaker {
@@ -33,7 +33,7 @@ class MeasurementsMaker {
   Measurements measured();
   // Measured times, and expected times for other layouts.
   Measurements expected();
-  // Measured times, and lower bounds of all that is not tried.
+  // Measured times, and lower bounds for everything that is not tried.
   enum class Listed {
     all,
     without_refinements,  // a candidate may have others with its layouts
@@ -43,7 +43,7 @@ class MeasurementsMaker {
   void note_measured(LowerBounds& bounds) const;
   // A partition's fastest candidate for each combination of layouts.
   std::vector<MeasuredCandidate> fastest_candidates(size_t number);
-  // Everything that was tried for a partition or an equal one and fits it.
+  // All outcomes of a partition or of an equal one whose candidates fit it.
   TriedPartition tried(size_t number);
 
  private:
@@ -72,8 +72,8 @@ class MeasurementsMaker {
   const Candidates& candidates_;
   const PartitionClasses& classes_;
   ConversionTrials& conversions_;
-  // By partition: the candidates of its rows by text; nothing if one does not fit. Cached, since every batch needs
-  // them.
+  // For each partition, the candidates of its rows by their text; nothing if one does not fit. Cached, since every
+  // batch needs them.
   std::vector<std::map<std::string, std::optional<Candidate>>> parsed_;
 };
 

@@ -1,5 +1,6 @@
-// Ends the process when it uses more of the machine's own memory than it may: for a worker on a GPU, whose driver maps
-// far more address space than memory, which limits of the system would count. Test: tests/measure/memory_watch_test.cpp
+// Ends the process when it uses more of the machine's own memory than it may. This is for a worker on a GPU: its driver
+// maps far more address space than memory, so limits of the system would count too much. Test:
+// tests/measure/memory_watch_test.cpp
 #pragma once
 
 #include <atomic>

@@ -106,7 +106,8 @@ bool PartitionClasses::grow(PartitionClass& its_class) {
   return grown;
 }
 
-// By as many as it has: however many there are, the groups of a source are made again only a few times.
+// Adds as many candidates as the partition has: so the groups of a source are made again only a few times, however many
+// there are.
 bool PartitionClasses::grow_partition(size_t partition) {
   constexpr size_t kFewest = 1000;
   grown_.push_back(more_(partition, std::max(kFewest, own_[partition].size())));

@@ -88,7 +88,7 @@ class PartitionClasses {
   std::string timing_class_key(const Partition& partition, const Candidate& candidate) const {
     return timing_class_ ? timing_class_(partition, candidate) : std::string();
   }
-  // For the trials of a class; valid until an outcome is noted or a trial added.
+  // The expectation for the trials of a class; valid until an outcome is noted or a trial added.
   Expectation expectation(const PartitionClass& its_class) const { return {its_class.ratios, ratios_, &earlier_}; }
   // What earlier runs say about similar candidates, also of other programs.
   struct Learnt {
@@ -97,22 +97,22 @@ class PartitionClasses {
   };
   void learn(const std::vector<Learnt>& learnt);
 
-  // The most promising trial of a class; nothing if all are chosen or known. Adds candidates that were not listed when
-  // those that were are done.
+  // The most promising trial of a class; nothing if all are chosen or known. When all listed candidates are done, adds
+  // some that were not listed.
   std::optional<size_t> next_of(size_t partition_class);
   void choose(const TrialId& id) { at(id).chosen = true; }
   void leave(const TrialId& id);
   // Returns whether it is still to be tried.
   bool want(const TrialId& id);
   void note(const TrialId& id, const MeasurementRow& row);
-  // The same of a trial that might have ended with more time.
+  // The same for a trial that might have ended with more time.
   void note_unfinished(const TrialId& id, const MeasurementRow& row);
-  // Uses the expected time for every baseline that was not tried, and of an unfinished trial if its class has no other
+  // Uses the expected time for every baseline that was not tried, and for an unfinished trial if its class has no other
   // time. These rows are not stored in the database.
   void assume();
   // How many baselines have their expected time.
   double assumed() const { return assumed_; }
-  // Tries no more of a class, and uses the expected time of its baselines.
+  // Stops trying a class, and uses the expected time of its baselines.
   void give_up(size_t partition_class);
   bool is_given_up(size_t partition_class) const { return classes_[partition_class].given_up; }
   bool has_baselines_left() const { return baselines_left_ > 0; }
@@ -130,7 +130,7 @@ class PartitionClasses {
   bool is_estimated() const { return estimated_ > 0; }
   // Whether all candidates of a partition are among candidates_of().
   bool is_listed_whole(size_t partition) const;
-  // Which trials of a class cannot be part of a faster plan: by trial number.
+  // Marks the trials of a class that cannot be part of a faster plan: one entry per trial number.
   void set_hopeless(size_t partition_class, const std::vector<bool>& hopeless);
 
   // How many candidates need not be tried, since another of their timing class is.

@@ -12,7 +12,7 @@ struct Probe {
   size_t output = 0;   // position among the tensors that the partition writes
   size_t element = 0;  // row-major
   double value = 0;
-  // Σ|a||b| plus |bias| or the added element, for the error bound; with a GELU, the GELU of that.
+  // Σ|a||b| plus |bias| or |added element|, for the error bound; for a GELU, the GELU of that.
   double magnitude = 0;
 };
 
@@ -21,7 +21,7 @@ struct Probe {
 std::vector<Probe> probes_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data,
                              size_t count);
 
-// The scale factor of a product.
+// The factor that scales a product.
 double factor_of(const Graph& graph, const Partition& partition, const ReferenceData& reference_data);
 
 // Whether the partition adds a tensor to the product, as a bias or as a matrix. The scale factor does not apply to it.

@@ -31,7 +31,7 @@ class Recall {
   Recall(const Database& database, std::string device, const KernelMaker* kernels, ConfigsUnder configs_under = nullptr)
       : database_(database), device_(std::move(device)), kernels_(kernels), configs_under_(std::move(configs_under)) {}
 
-  // Learns from the latest measurements on this device, of any program.
+  // Learns from the latest measurements of any program on this device.
   Result<Done> lessons(PartitionClasses& into) const;
   // Adds the conversions that earlier runs tried.
   Result<Done> conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const;

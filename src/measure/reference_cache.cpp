@@ -11,7 +11,7 @@ KnownReference& ReferenceCache::add(KnownReference known) {
   return added;
 }
 
-// Counted anew each time, because the outputs of a large product come after its entry was added.
+// Counted again each time, because the outputs of a large product come after its entry was added.
 int64_t ReferenceCache::bytes() const {
   size_t elements = 0;
   for (const KnownReference& known : entries_.all())

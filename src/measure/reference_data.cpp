@@ -140,7 +140,7 @@ double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const 
 }
 
 double storage_error(DType dtype, double value) {
-  // Half the distance to the next number, plus half the smallest number; what computes in float32 may flush subnormals.
+  // Half the distance to the next number, plus half the smallest number. Computations in float32 may flush subnormals.
   switch (dtype) {
     case DType::float16: return std::abs(value) * 0x1p-11 + 0x1p-25;
     case DType::bfloat16: return std::abs(value) * 0x1p-8 + 0x1p-120;

@@ -28,7 +28,7 @@ struct ReferenceData {
 size_t numbers_in(const ReferenceData& reference_data);
 
 // Equal for partitions with equal reference data: they compute the same from numbers of the same range with the same
-// dropout masks. Equal partitions may have different masks and ranges.
+// dropout masks. Two equal partitions may still have different masks and ranges.
 std::string reference_data_name(const Graph& graph, const DrawRules& rules, const Partition& partition);
 
 // `rules`: of the whole graph; rules_to_try() changes them.

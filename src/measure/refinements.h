@@ -19,8 +19,8 @@ class Refinements {
   // The other candidates with a candidate's layouts. Null: nothing is added.
   using Enumerate = std::function<std::vector<Candidate>(const Partition&, const Candidate&)>;
 
-  // An exhaustive search tries all algorithms for one of the products that differ only in strides. All references must
-  // outlive this.
+  // An exhaustive search tries all algorithms for only one of the products that differ only in strides. All references
+  // must outlive this.
   Refinements(const std::vector<TensorDomain>& domains, Enumerate enumerate, SearchMode mode, PartitionClasses& classes)
       : domains_(domains),
         enumerate_(std::move(enumerate)),
@@ -45,7 +45,7 @@ class Refinements {
   bool exhaustive_;
   PartitionClasses& classes_;
   std::set<std::pair<size_t, std::string>> kinds_;                       // class, and a product without its strides
-  std::vector<size_t> looked_at_;                                        // by class: how many rows it had
+  std::vector<size_t> looked_at_;                                        // by class: how many rows there were
   std::set<std::tuple<size_t, std::string, std::vector<int>>> refined_;  // class, product's text, layouts
 };
 

@@ -11,14 +11,16 @@ namespace {
 constexpr size_t kMost = 40;
 constexpr double kTight = 0.02;  // of the median: its confidence interval
 
-// Of a candidate whose fastest run takes so many times as long as the best, so many samples are enough.
+// A candidate whose fastest run takes more than `times` times as long as the best candidate needs no more than
+// `samples` samples.
 struct Beaten {
   double times;
   size_t samples;
 };
 constexpr std::array<Beaten, 3> kBeaten = {{{1.5, 1}, {1.15, 3}, {1.05, 5}}};
 
-// So many samples may take so many times the time for them: a slow candidate gets fewer.
+// After `samples` samples, the sampling ends once it has taken `times` times the time meant for it. So a slow candidate
+// gets fewer samples.
 struct Fewest {
   size_t samples;
   double times;

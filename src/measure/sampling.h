@@ -1,5 +1,6 @@
-// When a trial on the CPU has samples enough. Most candidates are far from the fastest, and a host's speed changes more
-// from one second to the next than many samples in a row would show. Test: tests/measure/sampling_test.cpp
+// Decides when a trial on the CPU has enough samples. Most candidates are far from the fastest, and more samples in a
+// row would not help: a host's speed changes more from one second to the next than they would show. Test:
+// tests/measure/sampling_test.cpp
 #pragma once
 
 #include <vector>
@@ -8,8 +9,8 @@ namespace millrace {
 
 class Sampling {
  public:
-  // `first`: seconds of a run before the samples, which warms the caches. `best`: of the fastest candidate so far that
-  // this one competes with; 0: unknown. `seconds`: to spend on the samples of one that may be the fastest.
+  // `first`: seconds of the run before the samples, which warms the caches. `best`: seconds of the fastest candidate so
+  // far that competes with this one; 0: unknown. `seconds`: how long to sample a candidate that may be the fastest.
   Sampling(double first, double best, double seconds) : fastest_(first), best_(best), seconds_(seconds) {}
 
   void add(double sample);

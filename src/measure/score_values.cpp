@@ -54,7 +54,7 @@ Operator operator_of(const ScoreExpression& expression, size_t number) {
   return op;
 }
 
-// The value of a condition where scores are visible: from a where, through logic.
+// The value of a condition at visible scores: follows the logic from a where.
 class Visibility {
  public:
   Visibility(const Graph& graph, const ScoreExpression& expression, size_t term)

@@ -21,7 +21,7 @@ class ScoreEvaluator {
   // A head's element of a term.
   using Term = std::function<double(size_t term, int64_t query, int64_t key)>;
 
-  // What the softmax takes, from the scaled scores. -inf outside the window.
+  // The inputs of the softmax, from the scaled scores. -inf outside the window.
   ScoreMatrix logits(const ScoreMatrix& scores, const Term& term) const;
 
   struct Gradients {
@@ -41,7 +41,7 @@ class ScoreEvaluator {
 // By how much a logit grows with its score, where the expression is linear in it: the product of its constant factors.
 double slope_of(const Graph& graph, const ScoreExpression& expression);
 
-// Of a boolean term that hides scores: the value where they are visible; nothing for other terms.
+// For a boolean term that hides scores, the value where they are visible; nothing for other terms.
 std::optional<double> visible_value(const Graph& graph, const ScoreExpression& expression, size_t term);
 
 // The values of a node that is a number: a constant or a scalar argument.

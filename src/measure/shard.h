@@ -18,7 +18,7 @@ struct Shard {
   bool has(std::string_view partition, std::string_view candidate) const;
 };
 
-// "3/16"; empty: everything.
+// Parses "3/16"; empty: everything.
 Result<Shard> parse_shard(const std::string& text);
 
 }  // namespace millrace

@@ -21,7 +21,8 @@ struct Estimate {
 // Needs at least one sample; none may be NaN.
 Estimate estimate(std::vector<double> samples);
 
-// The k above; order statistics count from 1. 0 if even the whole range covers with less than 95 %.
+// The k above, where order statistics count from 1. 0 if even the whole range covers the median with a probability
+// below 95 %.
 int64_t interval_rank(int64_t samples);
 
 // Whether the interval extends at most `relative` times the median to either side. Never for fewer than 6 samples.

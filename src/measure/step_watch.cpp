@@ -30,7 +30,7 @@ double StepWatch::bound() const {
   return bound;
 }
 
-// Once every partition has a measured candidate.
+// Called once every partition has a measured candidate.
 void StepWatch::select() {
   if (!settings_.select || classes_.has_baselines_left()) return;
   if (!selecting_.valid() && now() >= select_at_) {

@@ -21,7 +21,7 @@ class StepWatch {
             MeasurementsMaker& measurements, Background mode)
       : candidates_(candidates), settings_(settings), classes_(classes), measurements_(measurements), mode_(mode) {}
 
-  // `progress`: the counts and the phase; the rest is added. Selects anew from time to time.
+  // `progress`: the counts and the phase; the rest is added. Makes a new selection from time to time.
   void tell(ExploreProgress progress);
   // The curve, with a point for now at its end.
   std::vector<ExplorationPoint> finish(double tried);

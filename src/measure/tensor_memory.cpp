@@ -27,7 +27,7 @@ void share_runs(const Graph& graph, TensorId tensor, const Body& body) {
   in_parallel(elements_of(graph, tensor) / length, std::max<int64_t>(kCopiedSlice / length, 1), body);
 }
 
-// Walks over the runs of a tensor that is stored with strides.
+// Iterates over the runs of a tensor that is stored with strides.
 class Runs {
  public:
   Runs(const Graph& graph, TensorId tensor, const Layout& layout) : strides_(strides_of(graph, tensor, layout)) {

@@ -41,7 +41,7 @@ KernelConfig without_far_loops(const Graph& graph, const Partition& partition, K
   return config;
 }
 
-// The arguments of a library call. With a named algorithm, of each stride only whether it is 0, 1 or more.
+// The arguments of a library call. For a named algorithm, only whether each stride is 0, 1 or more.
 std::string call_text(const Launch& launch) {
   const GemmCall& call = launch.gemm;
   const int64_t largest = call.algorithm.id < 0 ? std::numeric_limits<int64_t>::max() : 2;

@@ -1,5 +1,5 @@
-// Timing classes: candidates of a partition that a GPU should take equally long for, judged without trying them. Test:
-// tests/measure/timing_class_test.cpp
+// Timing classes: candidates of a partition that should take equally long on a GPU. They are not tried to find out.
+// Test: tests/measure/timing_class_test.cpp
 #pragma once
 
 #include <string>

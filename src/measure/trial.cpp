@@ -33,11 +33,12 @@ constexpr double kLargeProduct = 3e7;  // products of a contraction
 constexpr int64_t kShareOfMemory = 8;  // an eighth of the machine's memory is for reference data
 constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
 constexpr double kLong = 2e-3;         // seconds of a run after which its tensors are not in the fastest caches anyway
-// Elements of a large product that are computed from the definition; more where it has no check at small extents.
+// How many elements of a large product are computed from the definition; more if it has no check at small extents.
 constexpr size_t kProbes = 64;
 constexpr size_t kProbesOfParts = 1024;
 
-// Whether the product reads only whole tensors, each axis along one index. Others mean nothing at other extents.
+// Whether the product reads only whole tensors, each axis along one index. Other products would compute something else
+// at other extents.
 bool has_small_form(const Graph& graph, const Partition& partition) {
   std::vector<OperatorId> operators = partition.operators;
   operators.insert(operators.end(), partition.repeats.begin(), partition.repeats.end());
@@ -374,7 +375,7 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
   const auto once = [&](size_t set) {
     launch.run(sets[set % sets.size()].pointers.data(), state, sets.front().scratch.data());
   };
-  // This set is checked after the timing. It is the first that runs from here on, and if it is not the last, it runs
+  // This set is checked after the timing. It is the first to run from here on, and if there are other sets, it runs
   // again: a candidate must compute every time.
   Buffers& checked = sets[1 % sets.size()];
   checked.inputs = sets.front().inputs;

@@ -35,7 +35,7 @@ struct Trial {
   bool hopeless = false;    // no plan with it can be faster than the best one so far
 
   bool is_open() const { return !chosen && !known && (!hopeless || baseline || wanted); }
-  // Whether its time is known from a trial, or that it has none.
+  // Whether a trial has determined its time, or that it has none.
   bool is_settled() const { return known && !unfinished && !assumed; }
 };
 

@@ -16,8 +16,8 @@ namespace millrace {
 class TrialRunner {
  public:
   virtual ~TrialRunner() = default;
-  // `kernel`: its name is empty if the candidate has none. An error is one of the device itself: nothing more can be
-  // tried in this process. Returns rows without their key.
+  // `kernel`: its name is empty if the candidate has none. An error means that the device itself failed: nothing more
+  // can be tried in this process. Returns rows without their key.
   virtual Result<MeasurementRow> run(const Partition& partition, const Candidate& candidate, const CompiledFile& kernel,
                                      const TrialSettings& settings) = 0;
 };

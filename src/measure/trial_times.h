@@ -14,7 +14,7 @@ class TrialTimes {
   // No trial may take longer than `hang_seconds`. `compilers`: how many compile at the same time.
   TrialTimes(double hang_seconds, size_t compilers) : hang_seconds_(hang_seconds), compilers_(compilers) {}
 
-  // Kernels count as many small ones as they take time (compile_cost.h).
+  // A kernel counts as the number of small kernels that take as long (compile_cost.h).
   void note_compiled(double kernels, double seconds);
   void note_tried(size_t partition_class, double seconds);
 
@@ -25,11 +25,11 @@ class TrialTimes {
   // Whether a trial probably ends before the deadline.
   bool fits(const Deadline& end) const { return end.left() > mean_trial(); }
 
-  // After how many seconds a trial counts as hung: a share of the rest, so that a hanging kernel does not cost the
-  // plan. The first trial of a class also computes its reference data, so it gets a larger share; later ones get a
-  // multiple of the slowest so far.
+  // The seconds after which a trial counts as hung: a share of the time left, so that a hanging kernel does not cost
+  // the plan. The first trial of a class gets a larger share, since it also computes the reference data; later ones get
+  // a multiple of the slowest so far.
   double timeout(size_t partition_class, const Deadline& end) const;
-  // Whether a trial that did not end in this time would not end at all. Otherwise it may only have had too little time.
+  // Whether a trial that did not end in this time would never end. Otherwise it may only have needed more time.
   bool is_surely_hung(double timeout_seconds) const { return timeout_seconds >= hang_seconds_; }
 
  private:

@@ -50,7 +50,7 @@ bool WantedTrials::take(const Wanted& wanted) {
   return open;
 }
 
-// Wants the candidate itself and, once that is measured, others with its layouts.
+// Marks the candidate itself as wanted and, once that is measured, others with its layouts.
 bool WantedTrials::want_candidate(const Wanted::Candidate& wanted) {
   const auto number =
       std::find_if(candidates_.partitions.begin(), candidates_.partitions.end(),

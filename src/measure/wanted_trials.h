@@ -39,9 +39,10 @@ class WantedTrials {
         settings_(settings),
         mode_(mode) {}
 
-  // Starts a selection if it is time for one, and takes the result of one that is ready.
+  // Starts a selection if it is time for one, and takes the result of a finished one.
   void want(const Deadline& end);
-  // When only candidates represented by another of their timing class are left: whether a selection uses one of them.
+  // Called when only candidates are left that another one of their timing class represents: whether a selection uses
+  // one of them.
   bool want_last();
 
  private:

@@ -19,7 +19,7 @@ std::string last_words(const Ending& ending) {
   return last.empty() ? "" : concat(": ", last);
 }
 
-// By the kernel when memory runs out, or by a person or program that ends processes.
+// Whether the kernel killed it when memory ran out, or a person or program did.
 bool is_from_outside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }

@@ -25,7 +25,8 @@ class Worker {
 
   // Starts a process if none is running, without waiting until it has read the program.
   Result<Done> start();
-  // Waits until it can take a request. False if it cannot within this many seconds; an error if it cannot be started.
+  // Waits until it can take a request. False if that takes longer than this many seconds; an error if it cannot be
+  // started.
   Result<bool> is_ready(double timeout_seconds);
   // An error only if no worker can be started. If the worker is killed, which may not be the candidate's fault, a new
   // one tries once more.

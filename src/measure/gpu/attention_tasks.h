@@ -35,7 +35,8 @@ class AttentionTasks {
   // All heads of a group together, since the gradients of their keys are one sum; and as many other trailing batch
   // indices as fit.
   void choose_chunk();
-  // The chunk's batch indices and these. What runs along keys and not along queries lacks the indices of groups.
+  // The batch indices of the chunk and these indices. Tensors that run along keys and not along queries lack the
+  // indices of groups.
   Indices with_batch(const Indices& indices) const;
   // The queries of all heads of a group.
   Indices queries_of_group() const;

@@ -248,7 +248,7 @@ class GpuHeads : public AttentionTasks {
     });
   }
 
-  // weights_, from products to logits.
+  // Turns weights_ from products into logits.
   Result<Done> find_logits() const {
     if (!attention_.has_score_expression()) return score(weights_, scale_, Outside::is_hidden);
     return in_order({[&] { return score(weights_, scale_, Outside::stays); },
@@ -259,7 +259,7 @@ class GpuHeads : public AttentionTasks {
                      [&] { return score(node(attention_.score.logit), 1, Outside::is_hidden); }});
   }
 
-  // The largest error of a row's logits, of those with a weight.
+  // The largest error of a row's logits, among those with a weight.
   Result<Done> find_logit_errors() const {
     if (!attention_.has_score_expression()) return Done{};
     return in_order(
@@ -269,7 +269,7 @@ class GpuHeads : public AttentionTasks {
          [&] { return fold(oracle::kLargest, {query_}, key_, {&errors_}, score_error_); }});
   }
 
-  // Places numbers, and terms at this point.
+  // Places numbers, and the terms at this point.
   void place_nodes() {
     for (size_t k = 0; k < nodes_.size(); ++k) {
       const ScoreNode& own = attention_.score.nodes[k];
@@ -309,7 +309,7 @@ class GpuHeads : public AttentionTasks {
     return Done{};
   }
 
-  // d_scores_ from the gradients of the logits, scaled and rounded; and the gradient of a term.
+  // Computes d_scores_ from the gradients of the logits, scaled and rounded; and the gradient of a term.
   Result<Done> find_expression_gradients() const {
     return in_order({[&] { return apply_nodes(Stage::gradients); },
                      [&] {
@@ -423,7 +423,7 @@ class GpuHeads : public AttentionTasks {
          [&] { return expect_gradients(); }});
   }
 
-  // Those that are needed.
+  // The gradients that are needed.
   Result<Done> expect_gradients() {
     const auto find = [&](Attention::Operand operand, const Indices& indices, const Indices& over, const Placed& left,
                           const Placed& right, const Placed& to) -> Result<Done> {

@@ -1,5 +1,6 @@
-// Expected values of fused attention on a GPU: attention_reference_data.h says what they are and which errors are
-// allowed; this computes the same there, unfused, some heads at a time. Test: tests/measure/gpu_reference_test.cpp
+// Expected values of fused attention, computed on a GPU from the unfused definition, some heads at a time.
+// attention_reference_data.h says what they are and which errors are allowed. Test:
+// tests/measure/gpu_reference_test.cpp
 #pragma once
 
 #include "measure/gpu/gpu_reference.h"

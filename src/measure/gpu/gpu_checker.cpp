@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// As in check_kernels.h.
+// The layout of the arguments in check_kernels.h.
 constexpr size_t kMostRank = 12;
 constexpr size_t kNumbers = 2 + 2 * kMostRank + 3;
 constexpr size_t kStoredAt = 2 + 2 * kMostRank;

@@ -23,8 +23,8 @@ class GpuTrials {
   static Result<GpuTrials> make(Gpu& gpu, const GpuCompiler& compiler, const std::string& directory, const Graph& graph,
                                 const std::vector<TensorDomain>& domains);
 
-  // `cubin`: the compiled kernel, if the candidate is one. `name`: the prefix of its functions' names. An error is one
-  // of the GPU itself: nothing more can be tried in this process.
+  // `cubin`: the compiled kernel, if the candidate is one. `name`: the prefix of its functions' names. An error means
+  // that the GPU itself failed: nothing more can be tried in this process.
   Result<MeasurementRow> run(const Partition& partition, const Candidate& candidate, const std::string& cubin,
                              const std::string& name, const TrialSettings& settings);
 

@@ -118,7 +118,7 @@ class BaselineMaker {
     return measured.candidate.empty() ? expected : measured;
   }
 
-  // In the order of the candidates' partitions, in which every selection can run.
+  // Sorts them into the order of the candidates' partitions, in which every selection can run.
   void sort_partitions() {
     Selection& selection = made_.selected.selection;
     for (auto& [number, partition] : partitions_) {

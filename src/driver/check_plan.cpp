@@ -29,7 +29,7 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Whether the storage type has no finite number for the wanted value, and holds this one in its place.
+// Whether the storage type has no finite number for the expected value, and the stored value is what it has instead.
 bool is_same_non_finite(DType dtype, double wanted, double found) {
   const double stored = rounded_to(dtype, wanted);
   return std::isnan(stored) ? std::isnan(found) : std::isinf(stored) && found == stored;
@@ -85,7 +85,7 @@ class OutputErrors {
   // Whether the reference has a finite element of the output: if not, the check says little.
   bool has_finite(size_t output) const { return finite_[output] > 0; }
 
-  // Over decided draws if there are enough. If not, the program has many elements, of which few jump.
+  // Uses the decided draws if there are enough. If not, the program has so many elements that few of them jump.
   double fraction(size_t output) const {
     if (!std::isfinite(sums_[output].found)) return sums_[output].found;
     const Sums& sums = decided_ >= kFewestDecided ? decided_sums_[output] : sums_[output];

@@ -11,7 +11,7 @@ namespace millrace {
 
 enum class FileKind { program, plan, measurements };
 
-// By the text alone; nothing is verified.
+// Decides by the text alone; nothing is verified.
 FileKind kind_of(std::string_view text);
 
 // An error if the file is known to be of another kind than `wanted`.

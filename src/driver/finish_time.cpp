@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// In multiples of the time that a small kernel takes to compile.
+// The time to compile a kernel, in multiples of the time that a small one takes.
 constexpr double kKernel = 0.6;
 constexpr double kPrelude = 2.5;                // parsing it, and linking
 constexpr double kCoreSecondsAnElement = 4e-8;  // drawn and rounded, by all cores

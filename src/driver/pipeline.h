@@ -41,7 +41,7 @@ Result<Recomputed> leave_separate(Stages& stages, const TrainingGraph& training)
 // Partitions and their alternatives, without configs.
 Result<Candidates> find_partitions(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                                    const EnumerateOptions& options);
-// With all candidates.
+// Partitions, alternatives and all candidates.
 Result<Candidates> enumerate(Stages& stages, const TrainingGraph& training, const FusedGraph& fused,
                              const EnumerateOptions& options);
 

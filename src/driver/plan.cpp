@@ -64,7 +64,7 @@ struct List {
     }
   }
 
-  // Of tensors in the device's memory; scalars stay in host memory.
+  // Sets the alignment of tensors in the device's memory; scalars stay in host memory.
   void align_to(uintptr_t bytes) {
     for (size_t k = 0; k < infos.size(); ++k) {
       if (!infos[k].scalar && alignments[k] != 0) alignments[k] = std::max(alignments[k], bytes);

@@ -54,7 +54,7 @@ Result<CubinBundle> compiled_cubins(const StepPlan& plan, std::vector<Launch> la
   return bundle;
 }
 
-// Of the kernel's source alone: the plan may be compiled for other GPUs.
+// Names kernels by their source alone: the plan may be compiled for other GPUs.
 void name_gpu_kernels(StepPlan& plan, const std::vector<Launch>& launches) {
   for (size_t k = 0; k < launches.size(); ++k) {
     if (!launches[k].kernel.empty()) plan.launches[k].function = kernel_name({gpu_prelude(), launches[k].kernel});

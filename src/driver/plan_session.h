@@ -19,7 +19,7 @@ class PlanSession {
   // `loaded` must outlive the session.
   static Result<PlanSession> open(const LoadedPlan& loaded);
 
-  // Of the following passes; on the CPU they are flushed unless told otherwise.
+  // How the following passes treat denormals; on the CPU they are flushed unless told otherwise.
   void set_denormals(Denormals wanted) { executor_->set_denormals(wanted); }
 
   // Copies in arguments and results' gradients, row-major, one per tensor of the graph.

@@ -20,7 +20,7 @@ struct SlowStep {
   std::string governor;       // of the clock; empty: unknown
 };
 
-// As sentences.
+// The reasons as sentences.
 std::string explained(const SlowStep& found);
 
 // Runs some more steps. The session has its tensors; it flushes denormals again afterwards.

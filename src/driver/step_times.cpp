@@ -49,7 +49,7 @@ Result<bool> take_turns(std::vector<Sampled>& all, const Deadline& end) {
   return true;
 }
 
-// Without the first ones, if there are others.
+// The estimate from these samples, without the first ones if there are others.
 Estimate estimate_of(std::vector<double> samples) {
   const size_t warm = std::min(kWarmUpSteps, samples.size() - 1);
   return estimate({samples.begin() + static_cast<ptrdiff_t>(warm), samples.end()});

@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// For each session, which has its tensors. Ends by the deadline if a step is as long as the one before; nothing if not
-// even one step of each fits.
+// The estimates for the sessions, each of which has its tensors. Ends by the deadline, assuming that a step takes as
+// long as the one before; nothing if there is no time for one step of each.
 Result<std::optional<std::vector<Estimate>>> time_steps(const std::vector<PlanSession*>& sessions, const Deadline& end);
 
 }  // namespace millrace

@@ -91,12 +91,13 @@ bool is_cold(const Graph& graph, const CpuInfo& cpu) {
   return bytes > static_cast<double>(cpu.last_level_cache);
 }
 
-// Of a partition whose candidates are listed and counted one by one, before measuring and for --explain.
+// Up to this many combinations, the candidates of a partition are listed and counted one by one: before measuring, and
+// for --explain.
 constexpr double kMostCombinations = 15'000;
 constexpr double kMostExplained = 100'000;
 constexpr double kListingShare = 0.1;  // of the budget
 
-// Seconds.
+// In seconds.
 Result<double> budget_of(const ExploreOptions& options) {
   const Result<const BackendKind*> backend = backend_named(options.device);
   if (!backend) return backend.error();

@@ -63,7 +63,7 @@ Result<Machine> find_machine(const std::string& device, int threads);
 // The bytes of the machine's memory that a worker may use.
 int64_t workers_share_of_memory();
 
-// How to find the configs of its partitions on a machine.
+// Finds the configs of its partitions on a machine.
 EnumerateOptions enumerate_options(const TuneProgram& program, const Machine& machine);
 
 // The user's cache of kernels for this processor and compiler.
@@ -78,7 +78,7 @@ Result<double> parse_duration(const std::string& text);
 
 // `path`, or the path of the user's own database if it is empty.
 Result<std::string> database_path(const std::string& path);
-// The same for who only reads it: creates no folder.
+// The same for a reader: creates no folder.
 Result<std::string> find_database_path(const std::string& path);
 
 // All candidates of a program on this machine.

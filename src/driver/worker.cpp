@@ -55,7 +55,7 @@ class Server {
     const Result<MeasurementRow> row =
         trials_->run(*partition, *candidate, {request.function, request.path, request.sha256}, request.settings);
     if (row) return *row;
-    // After an error of the device nothing works in this process any more, so the candidate ends it.
+    // After an error of the device nothing works in this process any more, so the error ends the process.
     std::cerr << "millrace-worker: " << row.error().diagnostics.front().message << std::endl;
     std::_Exit(kDeviceFailed);
   }

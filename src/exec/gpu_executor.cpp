@@ -10,7 +10,8 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostRecordings = 8;  // per kind of run
-// Recording takes as long as some ten steps. Until the caller's allocator has settled, addresses change too often.
+// Recording takes as long as about ten steps. Until the caller's allocator has settled, addresses change too often for
+// it.
 constexpr int kCallsUntilRecorded = 24;
 
 Result<std::unique_ptr<GpuLaunch>> prepare(Gpu& gpu, const Launch& launch, const std::string& kernel,

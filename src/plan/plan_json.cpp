@@ -66,12 +66,12 @@ Json list_json(const std::vector<T>& list, Json (*element)(const T&)) {
   return json;
 }
 
-// Replaces what is not UTF-8 in place of throwing.
+// Replaces what is not UTF-8 instead of throwing.
 std::string dumped(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of everything except itself; independent of white space.
+// A hash of everything except itself, independent of white space.
 std::string hash_of(const Json& root) {
   Json rest = root;
   rest.erase("sha256");

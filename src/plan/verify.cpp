@@ -315,8 +315,8 @@ class Check {
       if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: not a time");
       sum += seconds;
     }
-    // Up to rounding. Plans of earlier versions may have more: they count a step that two chains of conversions share
-    // twice.
+    // Compares up to rounding. Plans of earlier versions may cost more: they count a step that two chains of
+    // conversions share twice.
     if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
       return concat("cost: less than the sum of the launches, ", sum, " s");
     return {};

@@ -12,7 +12,7 @@ namespace millrace {
 std::vector<std::pair<std::string, std::string>> answers_of(const ReportArtefacts& artefacts,
                                                             const StepMetrics& metrics);
 
-// A tensor of the caller's whose layout Millrace might choose: that with the largest gain, or any; empty: none.
+// A caller's tensor whose layout Millrace might choose: the one with the largest gain, else any; empty: none.
 std::string tensor_to_free(const ReportArtefacts& artefacts);
 
 // The launch that could gain most if it reached the limits measured on this machine; null if none is known.

@@ -14,9 +14,9 @@ namespace millrace {
 inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 enum class LayoutChoice {
-  callers,     // the caller gives or wants it so
+  callers,     // the caller provides or expects it
   fastest,     // for the launches that touch the tensor
-  for_others,  // slower for them, but other tensors of theirs gain
+  for_others,  // slower for them, but their other tensors gain
   only,        // nothing else was measured, or conversions make several
   estimated,   // not even this layout was measured for all launches that touch the tensor
 };
@@ -34,8 +34,8 @@ struct LayoutReason {
   std::string caller;  // its name for --layout: a gradient's tensor may be a sum with another name
 };
 
-// In the order of the plan's buffers. Other tensors may have any layout in these times, so they are what a layout costs
-// at best.
+// In the order of the plan's buffers. The times are the least that a layout can cost, because other tensors may have
+// any layout.
 std::vector<LayoutReason> layout_reasons(const StepPlan& plan, const Measurements& measurements);
 
 }  // namespace millrace

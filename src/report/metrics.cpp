@@ -113,7 +113,8 @@ class Metrics {
     return piece;
   }
 
-  // Of a partition: sums over its operators, and each of its tensors once, masks as the candidate stores them.
+  // The cost of a partition: the sums over its operators, with each of its tensors once and masks as the candidate
+  // stores them.
   Piece piece_of(const Partition& partition, const std::string& candidate) const {
     Piece piece = piece_of(partition);
     const std::optional<Candidate> parsed = parse_candidate(artefacts_.candidates.domains, partition, candidate);

@@ -43,7 +43,7 @@ Flow flow_of(const ReportArtefacts& artefacts, const StepMetrics& metrics, FlowO
 // "x as BJI: 1.2 M words, 4.8 MiB"
 std::string described(const FlowTensor& tensor);
 
-// What the page tells of every box and line when it is selected, as JSON: for report.js.
+// What the page shows for every box and line when it is selected, as JSON: for report.js.
 std::string flow_details(const ReportArtefacts& artefacts, const StepMetrics& metrics, const Flow& flow);
 
 }  // namespace millrace

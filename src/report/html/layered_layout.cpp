@@ -27,7 +27,7 @@ struct Vertex {
   std::vector<size_t> below;
 };
 
-// How many pairs of lines cross; a line is its positions above and below.
+// How many pairs of lines cross; a line is a pair of positions, above and below.
 size_t inversions(std::vector<double>& below) {
   if (below.size() < 2) return 0;
   const auto middle = static_cast<ptrdiff_t>(below.size() / 2);

@@ -45,7 +45,7 @@ void draw_pieces(Svg& svg, const std::vector<Piece>& pieces, Pass pass, double t
   }
 }
 
-// Ticks below all bars, and the seconds that they mean.
+// Ticks below all bars, labelled in seconds.
 void draw_ticks(Svg& svg, double most, double scale, double bottom) {
   constexpr int kTimeTicks = 8;
   if (most <= 0) return;

@@ -81,7 +81,7 @@ struct Nest {
   Positions positions_along(int member, const Access& access) const;
   Positions own_positions(TensorId tensor) const;
 
-  // The element of a tensor with these strides: how far it moves with each index, and where all indices are zero.
+  // How an element of a tensor with these strides moves with each index, and where it is if all indices are zero.
   static Position element_of(const Positions& positions, const std::vector<int64_t>& strides);
   static std::string text_of(const Position& position);
   static int64_t stride_along(int index, const Positions& positions, const std::vector<int64_t>& strides);
@@ -112,7 +112,7 @@ struct Nest {
   static std::string identity(InstructionKind kind);
   static std::string operation(InstructionKind kind);
 
-  // The member's output that this tensor is, if the nest computes it.
+  // The output of a member that this tensor is, if the nest computes it.
   std::optional<NestValue> made_inside(TensorId tensor) const;
 
   // The indices that a reduction across rows keeps, outermost first.

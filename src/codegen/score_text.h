@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// Of the nodes that no operator makes, and of the condition of a causal mask.
+// The texts of the nodes that no operator makes, and of the condition of a causal mask.
 struct ScoreTexts {
   std::string score;
   std::string gradient;

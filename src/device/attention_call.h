@@ -16,7 +16,7 @@ struct AttentionCall {
   enum Operand : size_t { q, k, v, o, log_sums, d_o, d_q, d_k, d_v };
   static constexpr size_t kOperands = 9;
 
-  // Of an operand: between batches, between heads, between rows (queries or keys), and between columns.
+  // The strides of an operand: between batches, between heads, between rows (queries or keys), and between columns.
   struct Strides {
     int64_t batch = 0;
     int64_t head = 0;

@@ -17,7 +17,7 @@ struct BundledCubin {
   std::string bytes;  // of the cubin
 };
 
-// By the kernel's name in the plan.
+// Keyed by the kernel's name in the plan.
 using CubinBundle = std::map<std::string, BundledCubin>;
 
 std::string write_bundle(const CubinBundle& bundle);

@@ -51,7 +51,7 @@ struct GemmCall {
   // product.
   bool threads_over_loops = false;
   int threads = 1;
-  // Of the whole tensors, which are dense.
+  // The numbers of elements of the whole tensors, which are dense.
   int64_t a_elements = 0;
   int64_t b_elements = 0;
   int64_t c_elements = 0;

@@ -1,5 +1,5 @@
-// Two launches that run one after the other as one: the copy of an operand, and the product that reads it.
-// Test: tests/measure/unfolded_trials_test.cpp
+// Two launches that run in sequence as one: the copy of an operand, and the product that reads it. Test:
+// tests/measure/unfolded_trials_test.cpp
 #pragma once
 
 #include <algorithm>

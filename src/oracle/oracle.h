@@ -38,7 +38,7 @@ struct OracleSettings {
   double roundoff = 0;  // u of the arithmetic whose errors are bounded: 2^-24 for float32
 };
 
-// Provides memory, and may free what is needed less for it.
+// Provides memory, and may free other memory that is less needed.
 using OracleMemory = std::function<Result<GpuMemory>(int64_t bytes)>;
 
 inline constexpr int64_t kBytesOfNumber = 5 * sizeof(double);

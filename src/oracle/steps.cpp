@@ -40,7 +40,7 @@ class StepMaker {
   StepMaker(const Graph& graph, const Operator& op) : graph_(graph), op_(op) {
     for (const DimId dim : op.space) extents_.push_back(graph.extent(dim));
     for (size_t index = 0; index < op.space.size(); ++index) (op.reduced[index] ? inner_ : outer_).push_back(index);
-    // Sums may have any order: the longest loop is the innermost.
+    // A sum may be computed in any order, so the longest loop is the innermost.
     std::stable_sort(inner_.begin(), inner_.end(), [&](size_t l, size_t r) { return extent(l) < extent(r); });
     for (const Access& input : op.inputs) inputs_.push_back({{input.tensor}, walk_of(graph, op, input)});
     for (const Access& output : op.outputs) outputs_.push_back({{output.tensor}, walk_of(graph, op, output)});
@@ -155,7 +155,7 @@ void StepMaker::scatter_add() {
   task.gathered = static_cast<int>(at - outer_.begin());
 }
 
-// Everywhere the value outside, then each input in its region.
+// Writes the outside value everywhere, then each input in its region.
 void StepMaker::join() {
   map_points({}, outputs_);
   made_.steps.back().task.formula = Formula::kFill;

@@ -165,7 +165,7 @@ std::string VectorAccesses::stored_mask(int port, const Positions& positions, Ve
   return from_line(to.segment, buffer);
 }
 
-// Draws a line of a mask, or the lanes at a point, from its first element's number on.
+// Draws a line of a mask, or the lanes at a point, starting at the number of its first element.
 Statement VectorAccesses::draw_call(const std::string& buffer, TensorId mask, const Positions& positions,
                                     const std::string& dropout, const Segment& segment) const {
   const std::vector<int64_t> strides = strides_of(nest_.graph, mask, written_layout(nest_.graph, mask));

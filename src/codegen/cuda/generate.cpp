@@ -126,7 +126,7 @@ class CudaGenerator {
                  row_of(concat("(turn * ", map_.batch_rows, " + r)"), std::move(body))}};
   }
 
-  // `body` for the row that row threads process in a turn.
+  // `body`, for the row that row threads process in a turn.
   Statements row_of(const std::string& turn, Statements body) const {
     Statements statements = {
         {Declare{"const I", "number",
@@ -265,7 +265,7 @@ class CudaGenerator {
       expression.replace(at, call.size(), brief);
   }
 
-  // A value of the row; rows in lanes: of each of the thread's rows.
+  // A value of the row; with rows in lanes, one for each of the thread's rows.
   std::string row_value(const std::string& name) const { return map_.rows_in_lanes ? name + "[l]" : name; }
 
   std::string own_value(const NestValue& value, const Segment& segment) const {

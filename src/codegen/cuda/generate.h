@@ -16,7 +16,7 @@ KernelText generate_cuda_kernel(const Graph& graph, const Partition& partition, 
 // src/codegen/prelude/cuda_hardware.h and cuda_prelude.h, which precede a kernel.
 std::string_view cuda_hardware();
 std::string_view cuda_prelude();
-// Both.
+// Both texts together.
 std::string gpu_prelude();
 
 }  // namespace millrace

@@ -13,7 +13,7 @@ constexpr int kFinishBatch = 16;         // partial results that a thread of the
 constexpr int64_t kFewElements = 32768;  // results for which the second kernel has many small blocks
 constexpr int64_t kSectorBytes = 32;     // the least that memory transfers
 
-// Rows of a block whose partial results fit next to each other into shared memory.
+// How many rows of a block have partial results that fit next to each other into shared memory.
 int64_t rows_in_shared(const ThreadMapping& map, const Partial& partial) {
   int64_t rows = map.block_rows;
   while (rows > 1 && rows * map.points(partial.inner) * map.real_bytes() > kMostShared) rows /= 2;
@@ -56,7 +56,7 @@ Statement store_partial(const ThreadMapping& map, const Partial& partial) {
   return {Block{{scratch_pointer(map, partial, result), each_vector(map, partial, {store}, Braces::none)}}};
 }
 
-// Every row's partial result to shared memory. If fewer fit than there are rows, later rows add to earlier ones.
+// Stores every row's partial result in shared memory. If fewer fit than there are rows, later rows add to earlier ones.
 Statements combine(const ThreadMapping& map, const Partial& partial, int64_t offset) {
   const int64_t rows = rows_in_shared(map, partial);
   Statements statements;

@@ -5,7 +5,7 @@
 namespace millrace::codegen {
 namespace {
 
-// How many results of a reduction over rows in lanes shuffles do not combine, as in the prelude's all_reduce_apart.
+// For rows in lanes: how many results of a reduction the shuffles do not combine, as in the prelude's all_reduce_apart.
 int64_t results_in_shared(const ThreadMapping& map) {
   return map.columns < kWarp ? map.shape.row_threads * map.columns / kWarp : map.shape.row_threads;
 }

@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// Of a launch that unfolds a or b: its source and its grids. The kernel gets the launch's tensors and numbers.
+// The source and grids of a launch that unfolds a or b. The kernel gets the launch's tensors and numbers.
 KernelText generate_unfold(const Launch& launch);
 
 }  // namespace millrace

@@ -9,8 +9,8 @@ namespace millrace {
 // Bytes that `ulimit -v` and `ulimit -d` leave to this process; INT64_MAX if there is no limit.
 int64_t free_address_space();
 
-// Why too little is left for a library of matrix products; empty if there is enough. OpenBLAS reserves 128 MiB for each
-// thread when it is loaded, and tries for ever if it cannot.
+// Why the memory left is too little for a library of matrix products; empty if it suffices. OpenBLAS reserves 128 MiB
+// for each thread when it is loaded, and if it cannot, tries for ever.
 std::string lack_of_address_space();
 
 }  // namespace millrace

@@ -66,7 +66,8 @@ class Gemm {
   int threads_;
   bool threads_over_loops_;
   bool adds_;
-  // Of the product as the library receives it: with a column-major C, OpenBLAS and MKL compute Cᵀ = Bᵀ·Aᵀ.
+  // Whether the operands of the product are swapped for the library: with a column-major C, OpenBLAS and MKL compute Cᵀ
+  // = Bᵀ·Aᵀ.
   bool swapped_ = false;
   int64_t m_;
   int64_t n_;

@@ -17,7 +17,7 @@ constexpr size_t kCachedBytes = 12'288;  // in the fastest cache of every proces
 constexpr int64_t kMostMemory = 128 << 20;
 constexpr double kLoadsAndStores = 2;  // stores run in parallel with loads, at most as fast
 
-// In any build by GCC these loops must be as fast as kernels are.
+// GCC must make these loops as fast as kernels in any build.
 #if !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O2")

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kElementsOfOneThread = 1 << 14;  // fewer are not worth a second thread
 
-// The innermost axis is a run; the others are walked like the digits of a number.
+// The innermost axis is a run; the other axes count like the digits of a number.
 template <class Element>
 class Runs {
  public:

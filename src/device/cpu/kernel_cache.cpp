@@ -227,7 +227,7 @@ void share_out(const std::vector<NamedKernel>& sorted, size_t count, const std::
 
 }  // namespace
 
-// At most `jobs` units of long kernels and as many of others.
+// Makes at most `jobs` units of long kernels and as many of others.
 std::vector<TranslationUnit> KernelCache::shared_out(const std::map<std::string, std::string>& kernels,
                                                      size_t jobs) const {
   constexpr size_t kFewest = 4;  // a compiler takes as long to start

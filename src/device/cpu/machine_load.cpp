@@ -22,7 +22,7 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-// With its threads, and the processes that it has waited for.
+// Processor time of this process, its threads, and the processes that it has waited for.
 double own_seconds() {
   double seconds = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {

@@ -88,8 +88,8 @@ class OneDnnMatmul {
   int64_t scratch_bytes_ = 0;
 };
 
-// Runs of a product by one thread of the program, on any matrices. Ends the process if the library fails, which it does
-// only without memory.
+// Runs of a product by one thread of the program, on any matrices. Ends the process if the library fails, which happens
+// only when memory runs out.
 class OneDnnCall {
  public:
   // `scratch`: the product's scratch_bytes(), aligned to 64.

@@ -37,7 +37,7 @@ struct Admitted {
   float waves = 0;
 };
 
-// By round, then by how much of the device idles in the last wave of blocks.
+// Orders by round, then by how much of the device idles in the last wave of blocks.
 bool rank(const Admitted& one, const Admitted& other) {
   if (one.round != other.round) return one.round < other.round;
   if (one.round == Round::heuristic) return false;

@@ -11,7 +11,7 @@ namespace {
 constexpr int kOverlapsSince = 9;  // compute capability: Hopper
 constexpr const char* kNoOverlap = "MILLRACE_NO_OVERLAP";
 
-// Set to anything but empty or 0: for comparison, or where a driver has a bug.
+// Any value but empty and 0 turns overlap off: for comparison, or where a driver has a bug.
 bool overlap_is_refused() {
   const char* const value = std::getenv(kNoOverlap);
   return value != nullptr && *value != '\0' && std::string(value) != "0";

@@ -13,7 +13,7 @@ namespace millrace {
 
 class CudaContext {
  public:
-  // Of the device that the calling thread already uses, else of the first one.
+  // Opens the device that the calling thread already uses, else the first one.
   static Result<std::shared_ptr<CudaContext>> open(const Driver& driver);
 
   ~CudaContext();

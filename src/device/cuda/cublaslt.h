@@ -17,7 +17,8 @@ namespace millrace {
 // The workspace that an algorithm may request.
 inline constexpr int64_t kLargestWorkspace = int64_t{32} << 20;
 
-// Of a bias, or the gradient of one: the library has no preference for it, and its kernels read 16 bytes at once.
+// The alignment of a bias, or of its gradient: the library has no preference for it, and its kernels read 16 bytes at
+// once.
 inline constexpr int64_t kVectorAlignment = 16;
 
 struct CublasLt {
@@ -73,7 +74,7 @@ class CublasLtProduct {
   Result<std::vector<int>> algorithm_ids() const;
   // An algorithm without attributes; fails if the library has none with that number for these types.
   Result<cublasLtMatmulAlgo_t> initialised(int id) const;
-  // With all attributes. Fails if the library does not know one of them.
+  // The algorithm with all attributes. Fails if the library does not know one of them.
   Result<cublasLtMatmulAlgo_t> configured(const GemmAlgorithm& algorithm) const;
   // Whether it can compute this product with a workspace of at most kLargestWorkspace.
   bool admits(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulHeuristicResult_t& result) const;

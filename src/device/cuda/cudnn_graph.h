@@ -70,7 +70,7 @@ class CudnnGraph {
 
   // ---- The plan ----
 
-  // By the heuristic's first choice that the library accepts and that adds in a fixed order.
+  // Uses the heuristic's first choice that the library accepts and that adds in a fixed order.
   Result<std::unique_ptr<CudnnPlan>> plan(const std::shared_ptr<cudnnContext>& handle);
 
  private:

@@ -23,7 +23,7 @@ bool is_sticky(CUresult result) {
   return std::find(kSticky.begin(), kSticky.end(), result) != kSticky.end();
 }
 
-// By the names that cuda.h's macros lead to. The driver also has older names, with other arguments.
+// Uses the names that cuda.h's macros lead to. The driver also has older names, with other arguments.
 void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuInit", driver.init);
   library.find("cuDriverGetVersion", driver.driver_get_version);
@@ -57,7 +57,7 @@ void find_all(SharedLibrary& library, Driver& driver) {
   library.find("cuEventDestroy_v2", driver.event_destroy);
   library.find("cuEventRecord", driver.event_record);
   library.find("cuEventSynchronize", driver.event_synchronize);
-  // Version 2 came with CUDA 12.8, and differs only in when it fails.
+  // Version 2 came with CUDA 12.8. It differs only in the cases in which it fails.
   library.find_if_there("cuEventElapsedTime_v2", driver.event_elapsed_time);
   if (driver.event_elapsed_time == nullptr) library.find("cuEventElapsedTime", driver.event_elapsed_time);
   library.find("cuModuleLoadData", driver.module_load_data);

@@ -187,7 +187,7 @@ void transpose_windows(BackwardBuilder& builder, Operator& op, size_t input, Acc
     const auto along = std::find(g.axes.begin(), g.axes.end(), Position(center->index));
     const auto g_axis = static_cast<size_t>(along - g.axes.begin());
     int64_t margin = 0;  // how far the other indices move the window
-    int64_t before = 0;  // how much of that towards zero
+    int64_t before = 0;  // how much of that is towards zero
     Position shifted(center->index);
     for (const IndexTerm& term : window.terms) {
       if (term.index == center->index) continue;

@@ -28,7 +28,7 @@ void decide_keeping(TrainingGraph& training) {
     for (const Access& input : graph.operators[k].inputs) needed[input.tensor.at()] = true;
   }
 
-  // From the last forward operator to the first, so that the inputs of a recomputation are decided after it.
+  // Goes from the last forward operator to the first, so that the inputs of a recomputation are decided after it.
   std::map<TensorId, TensorId> again;
   std::vector<Operator> recomputations;
   for (size_t k = forward_count; k-- > 0;) {

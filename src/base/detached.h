@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-// `arguments`: the program's path first. It gets a session of its own and no input or output. We do not wait for it.
+// `arguments`: the program's path first. The program gets a session of its own and no input or output. We do not wait
+// for it.
 Result<Done> start_detached(const std::vector<std::string>& arguments);
 
 }  // namespace millrace

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Empty if it is not there.
+// The path of millrace-guard; empty if it is not there.
 std::string guard_path() {
   for (const auto& place : installed_places("millrace-guard", InstalledIn::libexec)) {
     if (access(place.c_str(), X_OK) == 0) return place.string();

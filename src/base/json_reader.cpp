@@ -34,7 +34,7 @@ bool too_deep(std::string_view text, int deepest) {
   return false;
 }
 
-// Of several fields with one name nlohmann keeps one, and other readers may keep another.
+// Rejects objects with a name twice: nlohmann keeps one of the fields, and other readers may keep another.
 class KeysOnce {
  public:
   using Event = JsonReader::Json::parse_event_t;

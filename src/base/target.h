@@ -20,7 +20,7 @@ struct GemmEpilogues {
   bool of_results = false;  // adds biases, and applies ReLU, and GELU by tanh to halves
   bool exact_gelu = false;  // and GELU by erf
   bool gradients = false;   // writes a GELU's input, multiplies by its gradient, and sums gradients of biases
-  // They cost so little that fusion leaves it to them to add a bias and apply an activation.
+  // Whether they cost so little that fusion leaves adding a bias and applying an activation to them.
   bool replace_kernels = false;
 };
 

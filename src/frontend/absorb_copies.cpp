@@ -48,7 +48,7 @@ void absorb_copies(Graph& graph, const std::set<std::string>& kept) {
   for (const Operator& op : graph.operators) {
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const Access& input = op.inputs[k];
-      // A diagonal is one of whole axes, and ids select positions on one.
+      // A diagonal is taken of whole axes, and ids select positions on a whole axis.
       if (!takes_diagonal(input) && !is_gathered_table(op, k)) continue;
       OperatorId& copy = merged_by[input.tensor.at()];
       if (copy.valid()) absorbed[copy.at()] = false;

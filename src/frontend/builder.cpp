@@ -285,8 +285,8 @@ Value Builder::normalize(OperatorKind kind, const View& view, const std::vector<
     if (!number && !check_weight(weight, view, axes, location)) return Value::broken();
     terms.push_back({weight, number ? std::vector<int>() : normalized});
     if (number) continue;
-    // The operator needs an element of its own at each position of the axes: a copy for an axis of extent one that the
-    // tensor does not have, and for one along which it repeats.
+    // Copies the view so that the operator has an element of its own at each position of the axes: for an axis of
+    // extent one that the tensor lacks, and for one along which it repeats.
     const bool missing = std::any_of(weight.axes.begin(), weight.axes.end(), [&](const auto& parts) {
       return parts.empty() ||
              std::any_of(parts.begin(), parts.end(), [&](int part) { return is_broadcast(weight, part); });
@@ -357,7 +357,7 @@ Value Builder::product(const Term& a, const Term& b, const std::vector<int>& out
   op.inputs = {access(terms[0], *space), access(terms[1], *space)};
   if (op.kind == OperatorKind::contraction) {
     if (const std::optional<size_t> broadcast = broadcast_term(terms, *space, op)) {
-      // No operand runs along an index: a broadcast operand is copied, and then runs along it.
+      // If no operand runs along an index, a broadcast operand is copied so that it does.
       Term& term = terms[*broadcast];
       const std::optional<View> copied = materialized(term.view, std::vector<bool>(term.labels.size(), true), location);
       if (!copied) return Value::broken();

@@ -71,7 +71,8 @@ class Builder {
   // Reports a weight that does not have exactly the marked axes of the view.
   bool check_weight(const View& weight, const View& view, const std::vector<bool>& axes, SourceLocation location);
 
-  // A view whose axes are the marked ones of as many axes as `axes` has; the others have extent one.
+  // A view with as many axes as `axes` has entries: the marked ones are the axes of `view`, and the others have extent
+  // one.
   View spread(const View& view, const std::vector<bool>& axes) const;
 
   // Tensors that do not depend on arguments: 0, 1, 2, … along a dimension, and one number everywhere.

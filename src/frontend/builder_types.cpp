@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Whether integers give integers.
+// Whether the operator gives integers if its inputs are integers.
 bool keeps_integers(OperatorKind kind) {
   switch (kind) {
     case OperatorKind::index:
@@ -39,7 +39,7 @@ double largest_of(DType dtype) {
   }
 }
 
-// Hides what it is added to from a softmax, and leaves room for the scores.
+// A number that, added to a score, hides it from a softmax, and that leaves room for the scores.
 double hiding_number(DType dtype) { return largest_of(dtype) / 2; }
 
 std::string shown_number(double number) { return significant(number, 6); }
@@ -160,7 +160,7 @@ void Builder::report_large_number(double number, DType dtype, SourceLocation loc
              "; to hide elements write np.where(keep, x, -1e9)"));
 }
 
-// Whether the product reaches nothing but softmaxes, in sums with something that is computed, the scores.
+// Whether the product is read only by softmaxes, after sums with something computed: the scores.
 bool Builder::is_only_added_to_scores(TensorId product, const std::vector<std::vector<OperatorId>>& readers) const {
   using Reached = std::pair<TensorId, bool>;  // a tensor, and whether it contains scores
   std::set<Reached> known = {{product, false}};

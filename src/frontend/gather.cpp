@@ -1,4 +1,4 @@
-// Builder::gather: elements of a table at positions that a tensor of integers has.
+// Builder::gather: reads a table at positions given by a tensor of integers.
 #include <algorithm>
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ bool Builder::holds_integers(const View& view) const {
 
 namespace {
 
-// The axis of the tensor that the view's axis is, if it is all of one.
+// The axis of the tensor that is exactly the view's axis, if there is one.
 std::optional<size_t> tensor_axis(const Graph& graph, const View& view, size_t axis) {
   if (view.axes[axis].size() != 1) return std::nullopt;
   const int part = view.axes[axis][0];
@@ -27,7 +27,7 @@ std::optional<size_t> tensor_axis(const Graph& graph, const View& view, size_t a
   return std::nullopt;
 }
 
-// The view at position zero of an axis, which is one axis of its tensor, without it.
+// The view at position zero of an axis, without that axis; the axis is one axis of its tensor.
 View without_axis(View view, size_t axis) {
   substitute(view, view.axes[axis][0], Position(kFixed));
   view.axes.erase(view.axes.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -70,7 +70,7 @@ Value Builder::gather(Gather gather, SourceLocation location) {
   std::vector<int> labels = gather.table_axes;
   labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(gather.axis));
   std::vector<Term> terms = {{without_axis(*table, gather.axis), labels}, {gather.ids, gather.id_axes}};
-  // Of axes without common digits, those of ids are copied: the table must stay as it is.
+  // If two axes have no common digits, the one of ids is copied: the table must stay as it is.
   std::vector<bool> unfit(gather.ids.axes.size(), false);
   for (size_t k = 0; k < labels.size(); ++k) {
     const auto same = std::find(gather.id_axes.begin(), gather.id_axes.end(), labels[k]);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxJoined = 1024;  // tensors
 
-// The views one after the other along an axis; all other extents must be equal.
+// Concatenates the views along an axis; all other extents must be equal.
 Value concatenated(const ShapeCall& call, const std::vector<View>& views, size_t axis) {
   if (views.size() > kMaxJoined)
     return call.report(concat(views.size(), " tensors are joined"), concat("at most ", kMaxJoined, " are allowed"));
@@ -38,7 +38,7 @@ Value concatenated(const ShapeCall& call, const std::vector<View>& views, size_t
   return call.builder.join(std::move(inputs), extents, 0, call.location());
 }
 
-// Before and after each axis.
+// The widths before and after each axis.
 using Widths = std::vector<std::pair<int64_t, int64_t>>;
 
 std::optional<Widths> pad_widths(const ShapeCall& call, size_t rank) {

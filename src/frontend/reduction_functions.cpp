@@ -43,7 +43,7 @@ Value variance(const FunctionCall& call) {
                     1 / (count - *ddof));
 }
 
-// 1 or 2, the default; of a matrix only the default, the root of the sum of squares.
+// The order of a norm: 1 or 2, the default; for a matrix only the default, the root of the sum of squares.
 std::optional<double> order_of_norm(const FunctionCall& call, size_t axes) {
   const std::optional<double> order = call.number(1, 2);
   const bool given = call.arguments[1].has_value();
@@ -55,7 +55,7 @@ std::optional<double> order_of_norm(const FunctionCall& call, size_t axes) {
   return std::nullopt;
 }
 
-// Positions first, first + 1, … of an axis; a single one without the axis, unless it is kept.
+// Positions first, first + 1, … of an axis. A single position drops the axis, unless it is kept.
 Value chunk_of(const FunctionCall& call, const Value& value, size_t axis, const AxisSlice& slice, KeptAxes kept) {
   const std::optional<View> chunk = sliced(value.view, axis, slice, call.builder, call.location());
   if (!chunk) return Value::broken();

@@ -1,7 +1,8 @@
-// Axes and the indices that run along them are of one class: if one is split at a point (a divisor of its extent), all
-// of them are, so that plain accesses stay plain. A class is split at the points that a reader suggests and that no
-// access forbids. What a join puts beside others gets the join's outer digit too, as an axis of one: then its operators
-// run along a part of the join's indices, and fusion can put them into one kernel.
+// Axes and the indices that run along them form classes: if one of a class is split at a point (a divisor of its
+// extent), all of them are, so that plain accesses stay plain. A class is split at the points that a reader suggests
+// and that no access forbids. An input of a join that is placed beside others also gets the join's outer digit, as an
+// axis of extent one. Then its operators run along a part of the join's indices, and fusion can put them into one
+// kernel.
 #include "frontend/split_axes.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ struct Quotient {
   Position low;
 };
 
-// Nothing if the terms that are no multiples of `unit` may reach it.
+// Nothing if the terms that are not multiples of `unit` may reach it.
 std::optional<Quotient> divided(const Position& position, int64_t unit, const std::vector<int64_t>& extents) {
   Quotient quotient;
   int64_t least = 0;
@@ -189,7 +190,8 @@ class AxisSplitter {
 
   void forbid(int node, int64_t point) { wanted_[node].erase(point); }
 
-  // Whether the operator needs the index as one: a causal mask compares two, a diagonal is one of whole axes.
+  // Whether the operator needs the index whole: a causal mask compares two whole indices, and a diagonal is taken of
+  // whole axes.
   static bool is_one(const Operator& op, size_t index) {
     if (op.kind == OperatorKind::index) return true;
     if (op.kind == OperatorKind::causal_mask && index + 2 >= op.space.size()) return true;

@@ -43,7 +43,8 @@ struct Value {
   double number = 0;
   std::optional<int64_t> integer;  // set when `number` is an integer
   View view;
-  // Of a tuple or list. Shared, because many names may refer to it; only a list with one name is ever changed.
+  // The items of a tuple or list. Shared, because many names may refer to it; only a list with one name is ever
+  // changed.
   std::shared_ptr<std::vector<Value>> items;
   bool list = false;  // a tuple in brackets []
   int depth = 0;      // of the tuples in it

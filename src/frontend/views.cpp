@@ -24,7 +24,8 @@ void slice_part(View& view, int part, const AxisSlice& slice, Builder& builder) 
   sliced_part = {builder.dim_like(sliced_part.dim, slice.count, view), slice.count};
 }
 
-// Slices the axis that consists of these parts, with a positive step; false if the result is no digits of them.
+// Slices the axis that consists of these parts, with a positive step; false if the result cannot be written as digits
+// of them.
 bool slice_parts(View& view, std::vector<int>& parts, const AxisSlice& slice, Builder& builder) {
   const int64_t extent = extent_of(view, parts);
   if (slice.start == 0 && slice.step == 1 && slice.count == extent) return true;

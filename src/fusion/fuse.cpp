@@ -97,7 +97,7 @@ void add_group(const Neighbourhood& near, const FusionGroup& group, FusedGraph& 
   }
 }
 
-// What two operators of one group save by being fused.
+// The words that two operators of one group save by being fused.
 std::string saving_of(const Neighbourhood& near, const FusedOperator& group, OperatorId first, OperatorId second) {
   std::set<TensorId> touched;
   for (const Access& access : near.op(second).inputs) touched.insert(access.tensor);

@@ -162,7 +162,7 @@ OrRejected<Fuser::Merge> Fuser::try_merge(size_t a, size_t b) const {
   if (in_a.size() + in_b.size() > kMostMembers)
     return Rejection{concat("fused, they would have more than ", kMostMembers, " operators")};
   OrRejected<Merge> merge = try_united(a, b);
-  // Labels of slices that both only read are matched where they are free, which may depend on the order.
+  // Labels of slices that both groups only read are matched where they are free. So the result may depend on the order.
   if (!merge && !near_.plain) {
     OrRejected<Merge> reversed = try_united(b, a);
     if (reversed) return reversed;

@@ -27,7 +27,8 @@ class GroupOrder {
   size_t position(size_t group) const { return position_[group]; }
 
  private:
-  // Marks the groups before `last` that depend on `first`, and stops when one of them leads to `last`: then it is true.
+  // Marks the groups before `last` that depend on `first`. Returns true, and stops, as soon as one of them leads to
+  // `last`.
   bool mark_between(size_t first, size_t last);
   bool is_marked(size_t group) const { return marks_[group] == mark_; }
 

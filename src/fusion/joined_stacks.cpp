@@ -68,7 +68,7 @@ class StackFinder {
     return order;  // regions do not overlap, so every position is taken
   }
 
-  // Adds a source: the input, or what a copy makes it from that only the join reads.
+  // Adds a source: the input itself or, if a copy makes the input only for the join, what the copy reads.
   bool add(const Operator& join, OperatorId id, const Access& input, JoinedStack& stack) const {
     std::optional<std::vector<int>> axes = axes_by_index(graph_, join, input, static_cast<int>(stack.axis));
     if (!axes) return false;

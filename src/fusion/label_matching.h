@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Where a label of b is on a label of a: b's position is a's less the shift.
+// Where a label of b is on a label of a: b's position is a's minus the shift.
 struct Match {
   int label = kNoLabel;
   int64_t shift = 0;
@@ -28,7 +28,7 @@ class LabelMatching {
   // Two positions on one axis. The terms are paired by stride, and the outermost may be shifted.
   bool match(const Position& b, const Position& a);
 
-  // The same, but only if nothing is known of the labels yet, and without a shift.
+  // The same, but without a shift, and only if nothing is known about the labels yet.
   void match_if_free(const Position& b, const Position& a);
 
   const std::vector<Match>& to_a() const { return to_a_; }

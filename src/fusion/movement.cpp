@@ -93,7 +93,7 @@ int64_t words_with_masks(const Neighbourhood& near, const Group& group, const Lo
   for (const TensorId tensor : movement.reads) {
     const Reads& own = reads.at(tensor);
     const bool along_row = (own.labels & ~nest.outer) != 0;
-    // Of a tensor that is stored as words, only those that are touched; others are read whole.
+    // Only the touched words of a tensor that is stored as words are read; other tensors are read whole.
     const int64_t stored = stored_words(near, tensor, masks);
     const int64_t read = stored == near.words[tensor.at()] ? words_touched(near.graph, own.uses) : stored;
     words += read * (movement.rereads && along_row ? movement.loops : 1);

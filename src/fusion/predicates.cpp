@@ -142,7 +142,7 @@ class PredicateChooser {
     return !hosts.value_or(hosts_).empty();
   }
 
-  // Whether a kernel reads a tensor only to compare it: by `uses`, or by uses of predicates chosen before.
+  // Whether a kernel reads a tensor only to compare it: for `uses`, or for uses of predicates that were chosen before.
   bool only_compares(GroupNumber kernel, TensorId tensor, const std::set<OperatorId>& uses) const {
     const std::vector<OperatorId>& readers = near_.readers[tensor.at()];
     return std::all_of(readers.begin(), readers.end(), [&](OperatorId reader) {

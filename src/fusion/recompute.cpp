@@ -80,7 +80,7 @@ class Chooser {
     for (const OperatorId reader : near_.readers[tensor.at()]) {
       const GroupNumber group = group_of_[reader.at()];
       if (group == home) continue;
-      // An extremum's gradient tests elements for equality with it: both must be rounded, or neither.
+      // An extremum's gradient tests which elements equal the extremum: both must be rounded, or neither.
       const bool exact = near_.op(reader).kind == OperatorKind::extremum_dx;
       if (near_.op(reader).pass == Pass::forward || near_.is_contraction(reader) || exact) return {};
       kernels.insert(group);

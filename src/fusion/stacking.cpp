@@ -31,7 +31,7 @@ class Descent {
   Descent(const Neighbourhood& near, size_t sets)
       : near_(near), words_((sets + kBits - 1) / kBits), rows_(near.graph.operators.size() * words_, 0) {}
 
-  // Takes over what the operator's inputs descend from.
+  // Adds the sets that the operator's inputs descend from.
   void inherit(OperatorId id) {
     for (const Access& input : near_.op(id).inputs) {
       const OperatorId producer = near_.producers[input.tensor.at()];
@@ -94,7 +94,7 @@ struct Sharing {
   std::vector<OperatorId> set;         // those that do not depend on each other
 };
 
-// By first contraction.
+// In the order of their first contraction.
 std::vector<Sharing> sharing_contractions(const Neighbourhood& near) {
   std::map<std::tuple<TensorId, Pass, Use>, size_t> numbers;
   std::vector<Sharing> all;

@@ -203,7 +203,7 @@ class Uniter {
       if (extent(a_, label_a) < extent(b_, label)) grown_a_ |= LabelSet{1} << label_a;
       if (extent(b_, label) < extent(a_, label_a)) grown_b_ |= LabelSet{1} << label;
       if (extent(a_, label_a) >= extent(b_, label)) continue;
-      // b's label contains a's: positions are b's.
+      // b's label contains a's, so positions are those of b.
       union_.dims[label_a] = b_.group.dims[label];
       union_.moved_a[label_a] = -match.shift;
       match.shift = 0;

@@ -29,7 +29,7 @@ bool is_join_after_copies(const Graph& graph, const std::vector<OperatorId>& ope
          std::all_of(operators.begin(), std::prev(operators.end()), is_a(OperatorKind::copy));
 }
 
-// Operators are in alternatives by their ids, which passes over the graph may change.
+// Alternatives name operators by ids, which passes over the graph may change.
 const char* complaint_of_alternatives(const Graph& graph, const FusedGraph& fused) {
   for (const Stacking& stacking : fused.stackings) {
     if (!are_contractions(graph, stacking.contractions)) return "a stacking has an operator that is no contraction";

@@ -151,7 +151,7 @@ struct Bounded {
     return {outcome ? 1.0 : 0.0, moved > 0 && distance <= moved ? 1.0 : 0.0};
   }
 
-  // Of a sum: the error and the magnitude of its terms, and the number of additions.
+  // For a sum: the error and the magnitude of its terms, and the number of additions.
   double terms_error = 0;
   double magnitude = 0;
   double additions = 0;

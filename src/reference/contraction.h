@@ -129,7 +129,7 @@ class BlockedContraction {
   static constexpr int64_t kDepth = 128;
   static constexpr int64_t kPanelSums = kPanelRows * kPanelColumns;
 
-  // Of one thread. Panels are one after the other: `depth` groups of kPanelRows or kPanelColumns values each.
+  // The buffers of one thread. Panels follow each other: `depth` groups of kPanelRows or kPanelColumns values each.
   struct Memory {
     std::vector<double> first = std::vector<double>(static_cast<size_t>(kRows * kDepth));
     std::vector<double> second = std::vector<double>(static_cast<size_t>(kColumns * kDepth));

@@ -73,7 +73,7 @@ class DemandFinder {
     if (of(access).most >= 0) want_positive(access);
   }
 
-  // Only if the samples are not as wanted.
+  // Applied only if the samples are not as wanted.
   void want(const Access& access, const Demand& wanted) {
     if (of(access).least >= wanted.low && of(access).most <= wanted.high) return;
     Demand& known = demands_[access.tensor.at()];
@@ -156,8 +156,8 @@ class DemandFinder {
     want(b, negated(is_constant(a) ? shifted(wanted, -of(a).least, -of(a).most) : divided(wanted, 2)));
   }
 
-  // A positive product has positive factors. `terms` of them are summed; of a bounded sum of any sign, half the
-  // elements cancel the others.
+  // A positive product has positive factors. If `terms` products are summed without a demand on the sign, about half of
+  // them cancel the other half.
   void hand_to_product(const Operator& op, const Demand& wanted, double terms) {
     double factor = 1;
     std::vector<const Access*> factors;

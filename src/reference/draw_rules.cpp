@@ -36,7 +36,7 @@ DrawRule given_rule(const Tensor& tensor, const InputRole& role) {
   return drawn_between(tensor.dtype, middle - reach, middle + reach);
 }
 
-// The part of the range that the demand allows. Where there is nearly none, numbers from the demanded bound on.
+// The part of the range that the demand allows. If almost nothing is left, the range begins at the demanded bound.
 DrawRule narrowed(const DrawRule& rule, const Demand& demand) {
   double low = std::max(rule.middle - rule.reach, demand.low);
   double high = std::min(rule.middle + rule.reach, demand.high);

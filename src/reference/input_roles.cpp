@@ -106,7 +106,7 @@ class RoleFinder {
     return own == others ? access.tensor.at() > other.tensor.at() : own < others;
   }
 
-  // Whether the tensor is a softmax: what it is contracted with is averaged, and keeps its size.
+  // Whether the tensor is a softmax. A tensor that is contracted with it is averaged, and keeps its size.
   bool averages(TensorId tensor) const {
     const OperatorId producer = producers_[tensor.at()];
     if (!producer.valid()) return false;

@@ -186,8 +186,8 @@ class Interpreter {
     }
   }
 
-  // Of two variables that are equal, both have half the derivative. With a number the derivative is the number's, zero:
-  // of equal values, larger and smaller are the first.
+  // If two variables are equal, each gets half of the derivative. If a variable equals a number, the derivative is that
+  // of the number, zero: larger and smaller return the first of equal values.
   void maximum(const Operator& op) const {
     using S = const Scalar&;
     if (is_number(op, 0)) return map(op, [](S a, S b) -> Scalar { return larger(a, b); });

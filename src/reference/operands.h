@@ -46,9 +46,9 @@ void for_each_point(std::span<const Loop<kAccesses>> loops, Offsets<kAccesses> a
 template <size_t kAccesses>
 using LoopNest = std::span<const Loop<kAccesses>>;
 
-// Calls run(loops, first) once, or on several threads for slices of the longest loop among those that `may_split`
-// allows, if the nest has many points: points in different slices are independent. Not a template over `run`: that
-// would compile it again for each formula.
+// Calls run(loops, first) once. If the nest has many points, calls it on several threads instead, for slices of the
+// longest loop among those that `may_split` allows: points in different slices are independent. Not a template over
+// `run`: that would compile it again for each formula.
 template <size_t kAccesses>
 void share_loops(const std::vector<Loop<kAccesses>>& loops, const Offsets<kAccesses>& first, int64_t points,
                  const std::function<bool(const Loop<kAccesses>&)>& may_split,

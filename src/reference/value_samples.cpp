@@ -140,8 +140,8 @@ class Sampler {
   Samples sums_of(const Samples& terms, double n, TensorId sum) const {
     if (n == 1) return terms;
     const SampleStatistics of = statistics_of(terms);
-    // If terms have both signs, a mean that the samples do not prove counts as zero: n times it would hide the
-    // deviation.
+    // If terms have both signs, their mean counts as zero unless the samples prove it: otherwise n times the mean would
+    // hide the deviation.
     const bool proven = std::abs(of.mean) * std::sqrt(static_cast<double>(kSamples)) > 3 * of.deviation;
     const double mean = proven || of.least >= 0 || of.most <= 0 ? of.mean : 0;
     const Samples at = spread(sum);

@@ -1,5 +1,6 @@
-// What values the tensors of a graph have for drawn inputs, from a few samples of each: fast at any size, since a sum
-// over an index is estimated from the mean and the deviation. Test: tests/reference/draw_rules_test.cpp
+// The values that the tensors of a graph have for drawn inputs, estimated from a few samples of each. It is fast at any
+// size, since a sum over an index is estimated from the mean and the deviation. Test:
+// tests/reference/draw_rules_test.cpp
 #pragma once
 
 #include <vector>

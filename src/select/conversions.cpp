@@ -11,7 +11,7 @@ namespace {
 
 using Edges = std::vector<std::vector<std::pair<int, double>>>;  // by `from`: `to` and seconds
 
-// Shortest paths from one layout. Of equal chains, the shorter one is found first.
+// Shortest paths from one layout. Of equally cheap chains, the one with fewer steps is found first.
 void add_paths(const Edges& edges, int from, CheapestConversions& result) {
   struct Reached {
     double seconds = 0;

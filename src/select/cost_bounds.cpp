@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWorthwhileRise = 1e-4;
 
-// By layouts: the least that the rest of a selection costs, without the candidate that has them.
+// For each combination of layouts: the least that the rest of a selection costs, without the candidate that has them.
 std::map<std::vector<int>, double> least_besides(const ProblemPartition& partition, const std::vector<double>& with) {
   std::map<std::vector<int>, double> least;
   for (size_t k = 0; k < partition.candidates.size(); ++k)

@@ -1,5 +1,6 @@
-// What selections cost at least: all of them, and those with a given candidate. Both are proven. So a candidate need
-// not be measured if no selection with it can cost less than a known one. Test: tests/select/cost_bounds_test.cpp
+// Lower bounds of the cost of selections: of all selections, and of those with a given candidate. Both are proven. So a
+// candidate need not be measured if no selection with it can cost less than a known one. Test:
+// tests/select/cost_bounds_test.cpp
 #pragma once
 
 #include <vector>

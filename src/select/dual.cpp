@@ -229,8 +229,8 @@ void DualBound::improve(double rise, double until) {
   }
 }
 
-// Moves everything the tensors know into the partition's prices, then returns the partition's own minima in equal
-// parts.
+// Moves everything that the tensors know into the partition's prices, then gives the partition's own minima back in
+// equal parts.
 void DualBound::update_partition(size_t p) {
   if (problem_.partitions[p].candidates.empty()) return;
   for (size_t slot = 0; slot < problem_.partitions[p].tensors.size(); ++slot) pull(p, slot);

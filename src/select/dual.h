@@ -24,7 +24,7 @@ class DualBound {
   void improve(double rise, double until);
 
   double bound() const;
-  // By candidate of a partition: the bound of the selections with it.
+  // For each candidate of a partition: the bound of the selections that contain it.
   std::vector<double> bounds_with(size_t partition) const;
   // Where the bound is infinite: the tensors whose layouts cannot be reconciled.
   std::vector<size_t> stuck() const;

@@ -91,7 +91,7 @@ void Eliminator::replace(UsageTable& left, UsageTable& right, std::unique_ptr<Us
   add_table(std::move(joined));
 }
 
-// Of candidates, over all alternatives.
+// The combinations of candidates, over all alternatives.
 double Eliminator::combinations(size_t choice_point) const {
   double sum = 0;
   for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {

@@ -94,8 +94,8 @@ double Eliminator::closing_cost(size_t t, const Usage& usage) const {
   return result;
 }
 
-// At most how much the conversions cost that a row with `usage` of a tensor needs, and a row with the usage `other`
-// does not. Infinite if that is unknown.
+// An upper bound on the cost of the conversions that a row with `usage` of a tensor needs and a row with the usage
+// `other` does not. Infinite if it is unknown.
 double Eliminator::surplus(size_t t, const Usage& usage, const Usage& other) const {
   const ProblemTensor& tensor = problem_.tensors[t];
   if (usage.base != other.base) return kInfinity;

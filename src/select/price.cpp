@@ -52,7 +52,7 @@ double seconds_of(const std::vector<SelectedConversion>& conversions) {
   return sum;
 }
 
-// Of two with equal cost, the one with fewer conversions.
+// Prefers, at equal cost, the one with fewer conversions.
 bool cheaper(const std::vector<SelectedConversion>& a, const std::vector<SelectedConversion>& b) {
   return std::pair(seconds_of(a), a.size()) < std::pair(seconds_of(b), b.size());
 }

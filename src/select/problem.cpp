@@ -99,7 +99,8 @@ class Propagation {
     waiting_.push_back(tensor);
   }
 
-  // Closes the alternatives that have a partition without candidates. Tensors of the choice point may then lose more.
+  // Closes the alternatives that have a partition without candidates. Then more candidates of the choice point's
+  // tensors may have to go.
   void close_impossible(size_t choice_point) {
     for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
       if (!close_when_impossible(choice_point, a)) continue;

@@ -18,7 +18,7 @@ struct CommandLine {
   CLI::App& add(CLI::App& parent, const char* name, const char* help);
   // -q and -v.
   void add_loudness(CLI::App& command);
-  // What the command does, and the status line until it says more.
+  // `doing`: what the command does, shown on the status line until there is progress.
   void set_action(CLI::App& command, const char* what, Action chosen);
   // The same for a command that stores measurements as it goes.
   void set_measuring_action(CLI::App& command, Action chosen);

@@ -57,7 +57,7 @@ std::string value_branches(const CommandHelp& program, const std::string& choose
   return text;
 }
 
-// What can come in place of an option: commands, or the choices of an argument.
+// The words that can come in place of an option: commands, or the choices of an argument.
 std::vector<std::string> words_of(const CommandHelp& program, const CommandHelp& command) {
   if (last_word(command) == "help") return names_of(program.commands);
   if (!command.commands.empty()) return names_of(command.commands);

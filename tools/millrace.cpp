@@ -150,7 +150,7 @@ int run_safely(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  // A write beyond `ulimit -f` fails with an error, which says so, in place of a signal.
+  // A write beyond `ulimit -f` fails with an error, which says so, instead of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   spin_briefly(argv);
   return millrace::on_large_stack([&] { return run_safely(argc, argv); });

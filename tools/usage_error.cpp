@@ -41,7 +41,7 @@ Error unknown_option(const std::string& given, const CommandHelp& command) {
                did_you_mean(name, names, concat("see ", help_of(command))));
 }
 
-// Of words that nothing took.
+// The error about words that nothing took.
 Error unexpected(const std::vector<std::string>& words, const CLI::App& app) {
   const CommandHelp command = describe(app);
   const bool is_option = words.front().size() > 1 && words.front().front() == '-';
@@ -55,7 +55,7 @@ Error unexpected(const std::vector<std::string>& words, const CLI::App& app) {
 // "--size: 1 required TEXT missing" → "--size"
 std::string option_in(const std::string& text) { return text.substr(0, text.find_first_of(": ")); }
 
-// What comes after an option.
+// The text after an option.
 std::string value_of(const std::string& name, const CommandHelp& command) {
   for (const OptionHelp& option : command.options) {
     if (std::find(option.names.begin(), option.names.end(), name) != option.names.end()) return option.value;

@@ -41,7 +41,7 @@ class KeptMemory {
     return memory;
   }
 
-  // Takes a block of so many bytes back.
+  // Takes back a block of this many bytes.
   void give(void* memory, size_t bytes) {
     const size_t size = rounded(bytes);
     const std::lock_guard<std::mutex> lock(turn_);

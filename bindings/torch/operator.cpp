@@ -310,7 +310,7 @@ void point_pieces(const LoadedPlan& plan, const Device& device, const ArgumentMa
 }
 
 // Seed and step of the call's dropouts, in the tensors' memory: on a GPU this needs no synchronization, and every
-// replay of a captured graph draws other masks.
+// replay of a captured graph draws new masks.
 void take_random(const LoadedPlan& plan, const Device& device, const std::optional<Tensor>& random,
                  millrace_call& call) {
   if (!random) return;

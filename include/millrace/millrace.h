@@ -21,7 +21,7 @@ struct ProgramSource {
   std::string entry;                                 // the function to compile; empty: the last one
   std::vector<std::string> sizes;                    // "tiny" (a set of SIZES) or "J=128"; later ones win
   std::string dtype;                                 // the storage type of every tensor; empty: as annotated
-  std::function<void(const Diagnostic&)> warn = {};  // called with what its author should know
+  std::function<void(const Diagnostic&)> warn = {};  // called with each warning for its author
 };
 
 enum class Format {
@@ -95,7 +95,7 @@ struct DatabaseOptions {
   Format format = Format::text;
   int width = 100;
   std::function<void(const std::string&)> notice;  // a message in addition to the result
-  // Of prune_database: rows that all given conditions select.
+  // For prune_database: selects the rows that satisfy all given conditions.
   std::string before;      // "2026-01-31": taken before this day
   std::string other_than;  // of devices whose text does not contain this
   bool refused = false;    // of candidates that were wrong, crashed or failed

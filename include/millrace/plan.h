@@ -52,7 +52,7 @@ struct Tensors {
   void* saved = nullptr;                          // Plan::saved_bytes()
   void* workspace = nullptr;                      // Plan::workspace_bytes()
   // Seed and step as two 64-bit numbers in the tensors' memory (for a GPU in GPU memory, so that a captured graph draws
-  // other masks when they change); null: those of the call.
+  // new masks when they change); null: those of the call.
   const void* random = nullptr;
   // For a plan on a GPU: all addresses except scalars' are device addresses, aligned to 16 (saved and workspace to
   // 256), and calls only enqueue work on this CUstream. Null: the plan's own stream.
@@ -87,8 +87,8 @@ class Plan {
   int64_t workspace_bytes() const;    // of Tensors::workspace
   int64_t arena_bytes() const;        // both
 
-  // On the CPU, passes flush denormal numbers to zero in their threads, and restore the caller's setting; see
-  // docs/decisions/0015-numbers-and-denormals.md. This keeps them instead.
+  // On the CPU, passes flush denormal numbers to zero in their threads by default, and restore the caller's setting;
+  // see docs/decisions/0015-numbers-and-denormals.md. After this call they keep denormals.
   void keep_denormals();
 
   // Dropout masks depend only on seed and step. Call backward after a forward with the same arguments, results, saved

@@ -1,4 +1,4 @@
-// Candidates in order of their estimates, without a list of all: the same ones as with it.
+// A source yields the same candidates as a list of all, in the order of their estimates.
 #include "candidates/candidate_source.h"
 
 #include <gtest/gtest.h>
@@ -169,8 +169,8 @@ TEST_F(CandidateSourceTest, ManyMillionsAreListedInSeconds) {
   EXPECT_GT(all, 1e6);
 }
 
-// Of many masks each could be stored in its own way: there would be 2^20 candidates of each order. They are stored
-// alike.
+// If each of many masks could be stored in its own form, there would be 2^20 candidates of each order. They are all
+// stored in the same form.
 TEST_F(CandidateSourceTest, ManyMasksAreStoredAlike) {
   std::string text = "N = 8\n\n\ndef chain(x: float32[N, N]):\n    y = x\n";
   for (int k = 0; k < 20; ++k) text += "    y = dropout(y + x, p=0.5)\n";

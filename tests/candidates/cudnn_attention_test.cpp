@@ -142,7 +142,7 @@ TEST_F(CudnnCandidates, NoneWithADropout) {
   }
 }
 
-// Whatever else a partition may read, cuDNN does not know it.
+// cuDNN does not know any other tensor that a partition may read.
 TEST_F(CudnnCandidates, NoneWithAnotherOperand) {
   take(without_dropout());
   for (const PartitionCandidates& entry : attentions_) {

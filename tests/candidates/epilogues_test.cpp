@@ -467,7 +467,7 @@ def f(x: float32[A, B], w: float32[B, C], b: float32[C], t: float32[D, A, B], u:
   }
 }
 
-// With auxiliary matrices, in every layout that the library supports, in halves of both types.
+// Products with auxiliary matrices, in every layout that the library supports, in both half-precision types.
 TEST(EpilogueConfigs, OfGelusAgreeWithTheReference) {
   for (const char* const dtype : {"float16", "bfloat16"}) {
     std::string text = kGelus;
@@ -530,7 +530,7 @@ TEST(EpilogueConfigs, ExistForTheAttentionsInputs) {
     const TrainingGraph training = training_of_model(model);
     for (const PartitionCandidates& entry : epilogues_of(training, 4000, unpinned).partitions) {
       if (!entry.partition.name.starts_with("q_projected einsum")) continue;
-      // As the attention wants it: with the projection's index or the sequence's innermost.
+      // The layout that the attention needs: the projection's index or the sequence's is innermost.
       const auto fits = [&](const Candidate& candidate) {
         if (entry.partition.pass == Pass::backward) return true;
         const TensorId result = entry.partition.writes.front();

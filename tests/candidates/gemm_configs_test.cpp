@@ -60,7 +60,7 @@ Touched touched_by(const Launch& launch) {
   return touched;
 }
 
-// From the operators and layouts alone. Stacked tensors are adjacent.
+// Derived from the operators and layouts alone. Stacked tensors are adjacent.
 Touched wanted_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts) {
   const auto layout_of = [&](TensorId tensor, bool written) -> const Layout& {
     const std::vector<TensorId>& list = written ? partition.writes : partition.reads;
@@ -212,7 +212,7 @@ TEST(GemmConfigs, OneDnnNeedsUnitStridesAndNoSumOfProducts) {
                       "oneDNN: a matrix has no unit stride along either of its indices"));
 }
 
-// It has only a slow reference for a bias, or for float16, where the rows of the result are apart.
+// oneDNN has only a slow reference for a bias, or for float16, if the rows of the result have gaps between them.
 TEST(GemmConfigs, OneDnnHasNoFastCodeForSomeResultsWithGaps) {
   const char* const einsum = "bik,bkj->ibj";
   EXPECT_TRUE(rejects(product_by_onednn("float16", einsum), "oneDNN: a result of float16 whose rows are apart"));

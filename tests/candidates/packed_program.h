@@ -1,4 +1,4 @@
-// A projection of packed weights whose parts are used apart, as an attention has it.
+// A projection of packed weights whose parts are used separately, as in an attention.
 #pragma once
 
 namespace millrace {

@@ -19,7 +19,7 @@ EnumerateOptions unfolding_options() {
   return options;
 }
 
-// By partition, the operands that its candidates unfold: "a", "b" or "", and " kernel" if it has a generated one.
+// For each partition, the operands that its candidates unfold: "a", "b" or "", and " kernel" if it has a generated one.
 std::map<std::string, std::string> unfolded_in(const TrainingGraph& training) {
   Result<Candidates> found = enumerate(training, fuse(training), unfolding_options());
   EXPECT_TRUE(found);
@@ -60,7 +60,7 @@ TEST(Unfolding, NotWithoutASecondMatrix) {
     EXPECT_TRUE(unfolded.empty() || unfolded == " kernel") << name << ": " << unfolded;
 }
 
-// Models without windows have the candidates that they had.
+// Models without windows have the same candidates as before unfolding was added.
 TEST(Unfolding, OnlyOfWindows) {
   std::set<std::string> with_windows;
   for (const std::string& model : all_models()) {

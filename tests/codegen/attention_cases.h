@@ -24,7 +24,7 @@ AttentionCase make_case(std::string name, const AttentionConfig& config, const S
   return result;
 }
 
-// As in bench/programs/bert_encoder.py, but smaller.
+// The attention of bench/programs/bert_encoder.py, but smaller.
 inline void like_bert(AttentionProblem& p) {
   p.batch = {2};
   p.queries = p.keys = 128;

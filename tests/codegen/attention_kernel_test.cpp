@@ -383,7 +383,7 @@ class AttentionCompile : public testing::Test {
   std::unique_ptr<GpuCompiler> compiler_;
 };
 
-// As in a plan.
+// All kernels are in one source, as in a plan.
 TEST_F(AttentionCompile, AllCasesInOneSource) {
   const std::string prelude = gpu_prelude();
   std::string source;

@@ -60,7 +60,7 @@ class AttentionReference {
     for (size_t head = 0; head < heads_; ++head) backward(head);
   }
 
-  // As bytes in the operand's layout, and back.
+  // The values as bytes in the operand's layout, and back.
   std::vector<std::byte> bytes_of(Attention::Operand operand) const {
     const StoredType type = type_of(operand);
     const auto size = static_cast<size_t>(millrace::bytes_of(type));

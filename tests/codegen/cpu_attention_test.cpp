@@ -78,7 +78,7 @@ class CpuAttentions : public ::testing::Test {
     return made;
   }
 
-  // Draws so many candidates of each pass.
+  // Draws this many candidates of each pass.
   void take(const std::string& text, size_t count, int threads = 2, size_t passes = 2) {
     made_.push_back(std::make_unique<Attentions>(attentions_of(text, threads, passes)));
     const Attentions& made = *made_.back();

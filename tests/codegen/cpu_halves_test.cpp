@@ -36,7 +36,7 @@ extern "C" __attribute__((visibility("default"))) void MILLRACE_KERNEL(const mr:
 
 constexpr size_t kHalves = 65536;
 
-// Flags that take instructions away, one after the other; those of other processors are not known to the compiler.
+// Flags that take instructions away, one each; the compiler does not know those of other processors.
 std::vector<std::vector<std::string>> machines() {
 #ifdef __x86_64__
   return {{}, {"-mno-avx512bf16"}, {"-mno-avx512f"}, {"-mno-avx512f", "-mno-avx2"}};

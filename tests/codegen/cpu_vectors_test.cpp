@@ -13,7 +13,8 @@
 namespace millrace {
 namespace {
 
-// Of a vector of 16 floats: one register with AVX-512, and four on aarch64.
+// The fewest vector instructions of a kernel on vectors of 16 floats, which are one register with AVX-512 and four on
+// aarch64.
 constexpr size_t kEnough = 50;
 
 // The instructions of a kernel, as objdump prints them; its helpers among them, as all are in one object. Empty where

@@ -266,7 +266,7 @@ template <class F>
 inline F smaller_of(F a, F b) {
   return a < b || a != a ? a : b;
 }
-// As inexact as the hardware.
+// An exponential as inexact as the hardware's.
 inline float brief_exp_of(float x) {
   const float y = __builtin_exp2f(x * 1.44269504088896341f) * (1 + 0x1p-23f);
   return y < 0x1p-126f ? 0 : y;

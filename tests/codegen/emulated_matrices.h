@@ -263,7 +263,7 @@ inline u32 pack_halves(float first, float second) {
   return static_cast<u32>(low.bits) | static_cast<u32>(high.bits) << 16;
 }
 
-// As inexact as the hardware.
+// An exponential as inexact as the hardware's.
 inline float exp2_approx(float x) {
   const float y = __builtin_exp2f(x) * (1 + 0x1p-23f);
   return y < 0x1p-126f ? 0 : y;

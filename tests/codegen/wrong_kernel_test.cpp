@@ -98,7 +98,7 @@ TEST_F(WrongKernelTest, AnotherOperationIsDetected) {
 
 TEST_F(WrongKernelTest, AnElementLeftOutIsDetected) {
   take(OperatorKind::relu);
-  // Without the last row of the last thread.
+  // Leaves out the last row of the last thread.
   const size_t at = kernel_.find("L * (thread + 1) / 1;");
   ASSERT_NE(at, std::string::npos) << kernel_;
   expect_wrong(altered("L * (thread + 1) / 1;", "L * (thread + 1) / 1 - 1;"), "a row is not written");

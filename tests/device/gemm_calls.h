@@ -236,7 +236,7 @@ inline void check(const GemmCall& call, double alpha, unsigned seed) {
   for (int64_t i = 0; call.adds && i < call.c_elements; ++i) d.set(i, 3 * uniform(random));
   Tensor v(call.type, call.v_elements, kNan);
   for (int64_t i = 0; i < call.v_elements; ++i) v.set(i, 2 * uniform(random));
-  // All bits set: NaNs, in scratch and in C.
+  // Scratch and C start with all bits set: NaNs.
   std::vector<unsigned char> scratch(static_cast<size_t>(scratch_bytes(call)), 0xFF);
 
   const auto gemm = Gemm::prepare(call);

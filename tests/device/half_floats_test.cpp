@@ -67,7 +67,7 @@ TEST_P(HalfFloats, NarrowsToTheNearest) {
   }
 }
 
-// As around the products of a plan.
+// The setting around the products of a plan.
 TEST_P(HalfFloats, NarrowsToTheNearestWhereDenormalsAreFlushed) {
   const std::vector<float> numbers = numbers_to_narrow(GetParam());
   std::vector<uint16_t> kept(numbers.size());

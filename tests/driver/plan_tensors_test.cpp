@@ -100,7 +100,7 @@ TEST_F(PlanTensorsTest, NamesAreFoundOrSuggested) {
   EXPECT_NE(to_string(tensors->get("d_resul").error()).find("did you mean 'd_result'?"), std::string::npos);
   EXPECT_NE(to_string(tensors->set("x", std::vector<double>(3)).error()).find("it has 12 elements"), std::string::npos);
   EXPECT_EQ(tensors->data("nothing"), nullptr);
-  // Stacked, as the plan wants them.
+  // Stacked, as the plan needs them.
   EXPECT_EQ(static_cast<char*>(tensors->data("w")) + 64, tensors->data("v"));
 }
 

@@ -259,7 +259,7 @@ TEST(CpuExecutor, GathersAgreeWithTheReference) {
   expect_all_to_agree(plans);
 }
 
-// The order of each sum is the plan's, whatever threads run it.
+// Each sum has the plan's order, whatever threads run it.
 TEST(CpuExecutor, GradientsOfATableAreBitwiseReproducible) {
   constexpr const char* kEmbedding = R"(
 V = 11

@@ -113,7 +113,7 @@ class GpuPlanTest : public ScratchTest {
     return made;
   }
 
-  // Of the plan that was written last.
+  // The cubins of the plan that was written last.
   CubinBundle cubins() {
     const Result<std::string> text = read_file(path("plan/kernels.cubins"), int64_t{1} << 30);
     Result<CubinBundle> bundle = read_bundle(text ? *text : "");

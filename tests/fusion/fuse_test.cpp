@@ -226,7 +226,7 @@ def f(x: float64[2, 3], w: float64[3, 4]):
   EXPECT_EQ(fused.words_before, fused.words_after);
 }
 
-// As words, as bits, or regenerated.
+// Masks may be stored as words or as bits, or be regenerated.
 TEST(Fuse, MasksAreCountedByTheirStorage) {
   const TrainingGraph training = training_of("def f(x: float16[8, 100]):\n    return dropout(x)\n");
   const FusedGraph fused = fuse(training);

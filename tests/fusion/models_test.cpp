@@ -219,8 +219,8 @@ bool another_group_is_between(const std::vector<std::set<size_t>>& successors, s
   return false;
 }
 
-// From the graph alone, without explain: operators of a pass that access one tensor are in one group, unless another
-// group, such as a contraction, is on a path between their groups.
+// Checked on the graph alone, without explain: operators of a pass that access one tensor are in one group, unless
+// another group, such as a contraction, is on a path between their groups.
 TEST(FuseMaximality, NeighboursInModelsFuseUnlessAGroupIsBetween) {
   for (const std::string& model : models()) {
     const TrainingGraph training = training_of_model(model);

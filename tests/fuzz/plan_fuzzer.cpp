@@ -1,5 +1,5 @@
-// Any text is rejected with a message, or is a plan that survives being written. The hash in it is computed anew, so
-// that texts that were changed get past it.
+// Any text is rejected with a message, or is a plan that can be written and read again. The hash in the text is
+// computed again, so that altered texts get past it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// With the hash that belongs to the rest; the text itself if it is no object.
+// The text with the hash that belongs to the rest; the text itself if it is not an object.
 std::string sealed(std::string_view text) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) return std::string(text);

@@ -76,7 +76,7 @@ inline std::vector<NamedAttention> attentions_of_some_gradients() {
   return all;
 }
 
-// Inference: backward has nothing of it.
+// Inference: nothing of the attention is in backward.
 inline std::vector<NamedAttention> attentions_without_gradients() {
   std::vector<NamedAttention> all = {attention_with("plain", "", "softmax(causal_mask(s))"),
                                      attention_with("soft-cap", "", "softmax(2.0 * np.tanh(s / 2.0))")};

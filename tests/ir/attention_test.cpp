@@ -113,7 +113,7 @@ TEST(Attentions, HeadsOfAGroupShareKeysAndValues) {
             "batch 2 3 2 queries 5 keys 7 inner 4 values 6 scales 1\n");
 }
 
-// Of the indices that only queries have, the longest counts rows; a causal mask decides otherwise.
+// The longest of the indices that only queries have counts rows, unless a causal mask decides otherwise.
 TEST(Attentions, RowsAreTheLongestIndexOfQueries) {
   AttentionProgram program;
   program.q = "bhrjp";

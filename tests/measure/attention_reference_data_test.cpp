@@ -272,7 +272,7 @@ class Kernel {
   }
 
   float half(float x) const { return static_cast<float>(rounded_to(type_, x)); }
-  // With few digits, like a GPU's.
+  // An exponential with few digits, like a GPU's.
   static float brief_exp(float x) { return std::exp2(x * 1.44269504F) * (1 + 0x1p-22F); }
 
   void forward(int64_t point) {

@@ -129,7 +129,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(calls().size(), asked.size());
   EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
 
-  // Without a worker, too, when nothing is to be measured.
+  // Also without a worker, when nothing is to be measured.
   settings_.measure = false;
   const Result<Explored> recalled = explored({{"/no/worker"}, "", 0});
   ASSERT_TRUE(recalled) << to_string(recalled.error());

@@ -83,7 +83,7 @@ class GpuReferenceTest : public ScratchTest {
     if (partition.kind == PartitionKind::attention && !HasFatalFailure()) check_attention(graph, partition);
   }
 
-  // Without the unfused graph, from which small attentions take their values.
+  // Checks attentions without the unfused graph, from which small attentions take their values.
   void check_attention(const Graph& graph, const Partition& partition) {
     ReferenceData wanted = draw_inputs(graph, draw_rules(graph), partition, kReferenceSeed);
     complete_attention(graph, draw_rules(graph), partition, wanted);

@@ -296,7 +296,7 @@ TEST_F(PartitionClassesTest, EqualTensorsShareConversions) {
   EXPECT_TRUE(tensors.contains(v));
   EXPECT_LE(conversions.added().size(), 2 * tensors.size());
   EXPECT_GE(conversions.configurations(), static_cast<double>(conversions.added().size()));
-  // With the same trials, each once.
+  // The same trials, each once.
   const size_t added = conversions.added().size();
   std::set<std::pair<size_t, size_t>> trials;
   for (const ConversionTrial& each : conversions.added()) trials.emplace(each.trial.partition_class, each.trial.number);
@@ -447,7 +447,7 @@ TEST_F(AttentionClasses, WgmmaAndCudnnAreNotUsedUnchecked) {
   }
 }
 
-// With 4,096 keys the reference data of backward took longer than its trial had: there was no plan.
+// With 4,096 keys, the reference data of backward took longer than its trial was given, so there was no plan.
 TEST_F(AttentionClasses, AnUnfinishedTrialIsUsedIfThereIsNoOther) {
   for (size_t k = 0; k < classes_->all().size(); ++k) {
     const PartitionClass& each = classes_->all()[k];

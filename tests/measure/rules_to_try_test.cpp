@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Of every partition with this operator: whether some outputs are not zero.
+// For every partition with this operator: whether some outputs are not zero.
 std::vector<bool> computes_something(const std::string& expression, OperatorKind kind) {
   const TrainingGraph training =
       training_of("def f(x: float32[6, 9], y: float32[6, 9]):\n    return " + expression + "\n");

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// The number of samples of a candidate that always takes so long, apart from noise.
+// The number of samples of a candidate whose runs all take this long, apart from noise.
 size_t samples_of(double seconds, double best, double noise = 0) {
   Sampling sampling(seconds, best, 0.05);
   while (!sampling.is_enough())

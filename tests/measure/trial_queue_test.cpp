@@ -90,7 +90,7 @@ TEST_P(TrialQueueTest, AgreesWithAPlainScan) {
     if (draw(3) == 0) change_one();
   }
   EXPECT_GT(chosen, 40U);
-  // Until none is left.
+  // Continues until none is left.
   while (const std::optional<size_t> next = queue_.next(trials_, {partition_ratios_, all_ratios_})) {
     ASSERT_EQ(next, next_by_scan(trials_, {partition_ratios_, all_ratios_}));
     trials_[*next].chosen = true;

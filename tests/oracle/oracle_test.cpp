@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-// As in numbers.h, on the host.
+// The Number of numbers.h, on the host.
 struct NumberOnHost {
   double value = 0;
   double error = 0;

@@ -98,7 +98,7 @@ size_t drawn_axis(Body& body, const Value& value) {
   return static_cast<size_t>(body.random.below(static_cast<int64_t>(value.shape.size())));
 }
 
-// Of factors near one, so that neither the product nor its gradient vanishes.
+// A product of factors near one, so that neither it nor its gradient vanishes.
 std::optional<Value> multiplied_along(Body& body, const Value& value) {
   const size_t axis = drawn_axis(body, value);
   const int64_t count = value.shape[axis].extent;

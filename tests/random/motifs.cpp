@@ -56,7 +56,7 @@ Term project(Body& body, const Value& source, const std::vector<int>& labels, co
   return {body.settle(tame(body, result)), output};
 }
 
-// By a number, by the root of the projection's size, or by a scalar.
+// Scales by a number, by the root of the projection's size, or by a scalar.
 Value attention_scaled(Body& body, const Value& scores, const Axis& projection) {
   Random& random = body.random;
   body.spend(1);

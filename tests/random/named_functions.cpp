@@ -45,7 +45,7 @@ Value one_function(Body& body, const Value& value) {
       return call_of("np.expm1", concat("np.tanh(", x, ")"), value.shape, 1.72);
     }
     case 7: {
-      // Of a value that is rarely zero, where a sign jumps.
+      // A sign of a value that is rarely zero, where it jumps.
       body.spend(2);
       const Value name = body.keep(value);
       return {concat("np.sign(", name.text, " - 0.2719) * ", name.text), Binding::product, value.shape, b, false};
@@ -89,7 +89,7 @@ Value comparison(Body& body, const Value& value) {
   static const std::vector<std::string> kThresholds = {"0.3719", "-0.2183", "0.1127", "-0.0571"};
   Random& random = body.random;
   body.spend(1);
-  // Of a shape that adds no axis, so that all comparisons of one value broadcast together.
+  // A value of a shape that adds no axis, so that all comparisons of one value broadcast together.
   const auto moved = [&](const Value& other) {
     const std::optional<Shape> both = broadcast(value.shape, other.shape);
     return other.exact && both && timing_class(*both, value.shape);

@@ -24,7 +24,7 @@ float random_tree_sum(std::vector<float> terms, std::mt19937_64& random) {
   return terms.front();
 }
 
-// With lanes: sums every eighth term, then the eight sums in order.
+// A sum in lanes: sums every eighth term, then the eight sums in order.
 float lanes_sum(const std::vector<float>& terms) {
   std::vector<float> lanes(8, 0);
   for (size_t k = 0; k < terms.size(); ++k) lanes[k % 8] += terms[k];

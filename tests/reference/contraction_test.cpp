@@ -39,7 +39,7 @@ void expect_the_same(const Number& blocked, const Number& looped) {
   EXPECT_NEAR(blocked.error, looped.error, 1e-9 * looped.error);
 }
 
-// With derivatives, which the interpreter always computes in loops.
+// The values with derivatives, which the interpreter always computes in loops.
 Values<Dual<Number>> looped(const Graph& graph, const Values<Number>& given) {
   Values<Dual<Number>> duals(given.size());
   for (size_t k = 0; k < given.size(); ++k) {

@@ -115,7 +115,7 @@ TEST(GraphvizLayout, ThereIsADrawingWhateverDotDoes) {
   }
 }
 
-// A report has several drawings. Each had two seconds of its own.
+// A report has several drawings, and each used to get two seconds of its own.
 TEST(GraphvizLayout, AllDrawingsShareItsTime) {
   const PretendedDot pretended(concat("/bin/sleep 1.2\nprintf '%s' '", kPlain, "'\n"));
   GraphLayout layout;

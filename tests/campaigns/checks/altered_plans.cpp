@@ -63,7 +63,7 @@ class AlteredPlans {
     ASSERT_EQ(chmod(path(name).c_str(), 0600), 0);
   }
 
-  // As plan_json.cpp computes it.
+  // Writes the hash as plan_json.cpp computes it.
   static void seal(Json& plan) {
     plan.erase("sha256");
     plan["sha256"] = sha256(plan.dump(-1, ' ', false, Json::error_handler_t::replace));

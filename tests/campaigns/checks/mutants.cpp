@@ -33,7 +33,7 @@ constexpr size_t kMutantsOfACandidate = 8;
 constexpr std::array kTypes = {"float32", "float64", "float16", "bfloat16"};
 constexpr uint64_t kOtherDraws = 3;
 constexpr rlim_t kProcessorSeconds = 4;  // of a trial, which takes milliseconds; an endless loop
-constexpr unsigned kWallSeconds = 60;    // threads that wait for each other for ever
+constexpr unsigned kWallSeconds = 60;    // for threads that wait for each other for ever
 
 // What became of a mutant; also the exit code of the process that tried it.
 enum class Fate : int { found, without_effect, within_rounding, missed, original_is_wrong };
@@ -122,7 +122,7 @@ bool is_as_expected(const TriedProgram& program, const Subject& subject, const R
   return true;
 }
 
-// Of a mutant that passed the check.
+// The fate of a mutant that passed the check.
 Fate examined(const TriedProgram& program, const Subject& subject, void* mutant) {
   const Graph& graph = program.training.graph;
   const DrawRules rules = draw_rules(graph);

@@ -35,7 +35,7 @@ Result<QuickKernels> QuickKernels::make(TriedOn device) {
                       test_kernels(device == TriedOn::gpu ? "quick_cuda_kernels" : "quick_kernels", MILLRACE_BINARY));
 }
 
-// By the names of the kernels in the compiler's messages, which are those of its #line directives.
+// Finds them by the names of the kernels in the compiler's messages, which are those of its #line directives.
 void QuickKernels::leave_out_those_with_errors(const std::vector<std::string>& sources,
                                                std::vector<bool>& left_out) const {
   std::vector<NamedKernel> kernels;

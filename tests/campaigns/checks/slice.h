@@ -1,5 +1,5 @@
-// One slice of a campaign: checks one seed after the other until its time is over. Counts and failures are printed as
-// JSON, which tests/campaigns/campaign.py reads. Test: tests/python/campaigns_test.py
+// One slice of a campaign: checks seeds in order until its time is over. Counts and failures are printed as JSON, which
+// tests/campaigns/campaign.py reads. Test: tests/python/campaigns_test.py
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ std::vector<F> numbers_of(const char* from, int64_t elements, StoredType type) {
   return numbers;
 }
 
-// As inexact as a GPU's instruction: eleven bits.
+// A tanh as inexact as a GPU's instruction: eleven bits.
 double coarse_tanh(double x) {
   int exponent = 0;
   const double fraction = std::frexp(std::tanh(x), &exponent);

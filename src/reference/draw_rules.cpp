@@ -49,12 +49,12 @@ DrawRule narrowed(const DrawRule& rule, const Demand& demand) {
 
 // What a trial draws in place of a computed value: its range, with elements that differ.
 DrawRule computed_rule(DType dtype, const Samples& samples) {
-  const SampleStatistics of = statistics_of(samples);
-  const double size = std::hypot(of.mean, of.deviation);
-  if (of.count == 0 || size == 0) return drawn_between(dtype, -kUniform, kUniform);
+  const SampleStatistics values = statistics_of(samples);
+  const double size = std::hypot(values.mean, values.deviation);
+  if (values.count == 0 || size == 0) return drawn_between(dtype, -kUniform, kUniform);
   const double scale = size < kSmallest || size > kLargest ? 1 / size : 1;
-  const double low = std::max(of.least, of.mean - kUniform * of.deviation);
-  const double high = std::min(of.most, of.mean + kUniform * of.deviation);
+  const double low = std::max(values.least, values.mean - kUniform * values.deviation);
+  const double high = std::min(values.most, values.mean + kUniform * values.deviation);
   DrawRule rule = drawn_between(dtype, scale * low, scale * high);
   rule.reach = std::max(rule.reach, kDistinct * std::abs(rule.middle));
   return rule;

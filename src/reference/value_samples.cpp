@@ -139,15 +139,15 @@ class Sampler {
   // Sums of n independent elements: uniform with their mean and deviation, between their bounds.
   Samples sums_of(const Samples& terms, double n, TensorId sum) const {
     if (n == 1) return terms;
-    const SampleStatistics of = statistics_of(terms);
+    const SampleStatistics term = statistics_of(terms);
     // If terms have both signs, their mean counts as zero unless the samples prove it: otherwise n times the mean would
     // hide the deviation.
-    const bool proven = std::abs(of.mean) * std::sqrt(static_cast<double>(kSamples)) > 3 * of.deviation;
-    const double mean = proven || of.least >= 0 || of.most <= 0 ? of.mean : 0;
+    const bool proven = std::abs(term.mean) * std::sqrt(static_cast<double>(kSamples)) > 3 * term.deviation;
+    const double mean = proven || term.least >= 0 || term.most <= 0 ? term.mean : 0;
     const Samples at = spread(sum);
     return made([&](size_t k) {
-      const double value = n * mean + std::sqrt(3 * n) * of.deviation * at[k];
-      return std::clamp(value, n * of.least, n * of.most);
+      const double value = n * mean + std::sqrt(3 * n) * term.deviation * at[k];
+      return std::clamp(value, n * term.least, n * term.most);
     });
   }
 
@@ -187,9 +187,9 @@ class Sampler {
 
   void sample_norm(const Operator& op, double n) {
     const bool centred = op.kind == OperatorKind::layernorm;
-    const SampleStatistics of = statistics_of(in(op, 0));
-    const double mean = centred ? of.mean : 0;
-    const double squares = of.deviation * of.deviation + (centred ? 0 : of.mean * of.mean);
+    const SampleStatistics input = statistics_of(in(op, 0));
+    const double mean = centred ? input.mean : 0;
+    const double squares = input.deviation * input.deviation + (centred ? 0 : input.mean * input.mean);
     const double rstd = 1 / std::sqrt(squares + op.value);
     out(op) =
         made([&](size_t k) { return (in(op, 0)[k] - mean) * rstd * in(op, 1)[k] + (centred ? in(op, 2)[k] : 0); });

@@ -140,9 +140,9 @@ TEST_F(CandidateSourceTest, TheListHasTheBestAndEveryLayout) {
       for (const Candidate& candidate : few.candidates) kept.insert(candidate.layouts[k]);
       EXPECT_EQ(kept, all) << entry.partition.name << " " << k;
     }
-    const auto written = [&](const PartitionCandidates& of) {
-      return std::count_if(of.candidates.begin(), of.candidates.end(), [&](const Candidate& candidate) {
-        return has_written_layouts(some.domains, of.partition, candidate);
+    const auto written = [&](const PartitionCandidates& entry) {
+      return std::count_if(entry.candidates.begin(), entry.candidates.end(), [&](const Candidate& candidate) {
+        return has_written_layouts(some.domains, entry.partition, candidate);
       });
     };
     EXPECT_EQ(written(few), written(entry)) << entry.partition.name;

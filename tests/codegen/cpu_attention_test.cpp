@@ -49,7 +49,7 @@ class CpuAttentions : public ::testing::Test {
     Candidates candidates;  // of attentions only
   };
   struct Tried {
-    const Attentions* of = nullptr;
+    const Attentions* attentions = nullptr;
     Partition partition;
     Candidate candidate;
     std::string kernel;
@@ -133,8 +133,9 @@ class CpuAttentions : public ::testing::Test {
     for (size_t k = 0; k < tried_.size(); ++k) {
       const Tried& tried = tried_[k];
       const Partition& partition = tried.partition;
-      const std::vector<TensorDomain>& domains = tried.of->candidates.domains;
-      SCOPED_TRACE(concat(tried.of->name, partition.name, ": ", print_candidate(domains, partition, tried.candidate)));
+      const std::vector<TensorDomain>& domains = tried.attentions->candidates.domains;
+      SCOPED_TRACE(
+          concat(tried.attentions->name, partition.name, ": ", print_candidate(domains, partition, tried.candidate)));
       ASSERT_TRUE(compiled[k]) << to_string(compiled[k].error()) << tried.kernel;
       Result<KernelModule> module = KernelModule::load(compiled[k]->path, compiled[k]->sha256);
       ASSERT_TRUE(module) << to_string(module.error());
@@ -142,7 +143,7 @@ class CpuAttentions : public ::testing::Test {
       ASSERT_TRUE(function) << to_string(function.error());
       TrialSettings settings;
       settings.seconds = 0;
-      Trials trials(tried.of->training.graph, domains);
+      Trials trials(tried.attentions->training.graph, domains);
       const MeasurementRow row = trials.run(partition, tried.candidate, *function, settings);
       EXPECT_EQ(kOutcomeNames.at(static_cast<size_t>(row.outcome)), outcome) << row.detail;
     }

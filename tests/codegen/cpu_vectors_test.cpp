@@ -73,14 +73,14 @@ TEST(CpuVectors, HotKernelsAreVectorsThroughout) {
              std::any_of(entry.partition.members.begin(), entry.partition.members.end(),
                          [&](OperatorId op) { return graph.operators[op.at()].kind == kind; });
     };
-    const auto of = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);
-    ASSERT_NE(of, program.candidates.partitions.end());
-    const Candidate& best = of->candidates.front();
-    const std::vector<Layout> layouts = layouts_of(program.candidates.domains, of->partition, best);
-    const std::string text = instructions_of(lower(graph, of->partition, layouts, best.config).kernel);
+    const auto entry = std::find_if(program.candidates.partitions.begin(), program.candidates.partitions.end(), has);
+    ASSERT_NE(entry, program.candidates.partitions.end());
+    const Candidate& best = entry->candidates.front();
+    const std::vector<Layout> layouts = layouts_of(program.candidates.domains, entry->partition, best);
+    const std::string text = instructions_of(lower(graph, entry->partition, layouts, best.config).kernel);
     if (text.empty()) GTEST_SKIP() << "no objdump";
-    EXPECT_GT(vectors_in(text), kEnough) << of->partition.name << "\n" << text;
-    EXPECT_EQ(calls_in(text), 0U) << of->partition.name;
+    EXPECT_GT(vectors_in(text), kEnough) << entry->partition.name << "\n" << text;
+    EXPECT_EQ(calls_in(text), 0U) << entry->partition.name;
   }
 }
 

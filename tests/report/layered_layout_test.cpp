@@ -24,11 +24,11 @@ Sample random_graph(unsigned seed) {
   return made;
 }
 
-bool overlap(const Sample& of, const LayeredDrawing& drawing, size_t a, size_t b) {
+bool overlap(const Sample& sample, const LayeredDrawing& drawing, size_t a, size_t b) {
   const Point p = drawing.nodes[a];
   const Point q = drawing.nodes[b];
-  return p.x < q.x + of.nodes[b].width && q.x < p.x + of.nodes[a].width && p.y < q.y + of.nodes[b].height &&
-         q.y < p.y + of.nodes[a].height;
+  return p.x < q.x + sample.nodes[b].width && q.x < p.x + sample.nodes[a].width && p.y < q.y + sample.nodes[b].height &&
+         q.y < p.y + sample.nodes[a].height;
 }
 
 TEST(LayeredLayout, NoTwoNodesOverlapAndEdgesGoDown) {

@@ -19,11 +19,12 @@ constexpr size_t kMostBytes = 5'000'000;
 // Invented times, from that of the first to twenty times as long; every eighth candidate is refused.
 Exploration tried_everything(const Candidates& candidates) {
   Exploration made;
-  for (const PartitionCandidates& of : candidates.partitions) {
-    made.configurations += of.configurations;
-    TriedPartition partition{of.partition.name, {}};
-    for (size_t k = 0; k < of.candidates.size(); ++k) {
-      TriedCandidate tried{print_candidate(candidates.domains, of.partition, of.candidates[k]), 0, "measured", ""};
+  for (const PartitionCandidates& entry : candidates.partitions) {
+    made.configurations += entry.configurations;
+    TriedPartition partition{entry.partition.name, {}};
+    for (size_t k = 0; k < entry.candidates.size(); ++k) {
+      TriedCandidate tried{print_candidate(candidates.domains, entry.partition, entry.candidates[k]), 0, "measured",
+                           ""};
       if (k % 8 == 7) {
         tried.outcome = "wrong";
         tried.detail = "made up: element 12345 is 0.123456 and should be 0.654321 ± 1e-6, as is every eighth of these";

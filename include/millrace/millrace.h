@@ -153,7 +153,7 @@ struct ExploreOptions {
 // Checks and times candidates, and stores every outcome in the database.
 Result<std::string> explore_program(const ExploreOptions& options);
 
-// What the database has of the program on this machine. Measures nothing.
+// What the database contains about the program on this machine. Measures nothing.
 Result<std::string> show_measurements(const ExploreOptions& options);
 
 struct SelectOptions {

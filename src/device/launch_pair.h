@@ -28,7 +28,7 @@ class LaunchPair final : public GpuLaunch {
   std::unique_ptr<GpuLaunch> second_;
 };
 
-// What a GPU's prepare returns of a launch with a kernel: the kernel alone, or with the product that it copies for.
+// What prepare() of a GPU returns for a launch with a kernel: the kernel alone, or with the product that it copies for.
 template <class PrepareProduct>
 Result<std::unique_ptr<GpuLaunch>> followed_by_product(Result<std::unique_ptr<GpuLaunch>> kernels, const Launch& launch,
                                                        const PrepareProduct& prepare_product) {

@@ -76,7 +76,8 @@ Result<Done> check_examples(const OptimizeOptions& options) {
   return given ? Result<Done>(Done{}) : Result<Done>(given.error());
 }
 
-// The report of the step before optimization shows that program: the measurements belong to the fused one.
+// If the step before optimization is the plan, the report shows the unfused program: the measurements belong to the
+// fused one.
 void show_kept(Tuned& tuned, FinishedPlan& finished) {
   if (!finished.kept) return;
   tuned.prepared = std::move(finished.kept->prepared);

@@ -134,8 +134,9 @@ class Builder {
 
   void add_result(const std::string& name, const View& view, SourceLocation location);
 
-  // Call it when all operators and results are there: a product with a number that its type does not hold is an error,
-  // unless it is only added to what a softmax reads. Then a smaller number hides as well, and the author is warned.
+  // Call it when all operators and results exist. A product with a number that its type does not hold is an error,
+  // unless it is only added to what a softmax reads. Then a smaller number hides elements as well, and the author is
+  // warned.
   void judge_large_factors();
 
   Graph graph;

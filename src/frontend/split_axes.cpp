@@ -120,8 +120,8 @@ class AxisSplitter {
     if (point > 1 && point < extent && extent % point == 0) ++points[point];
   }
 
-  // The steps and the ends of the terms of a position on an axis, and the chunks of a join. What a slice alone suggests
-  // only counts if no operator reads the whole axis.
+  // The points that a position on an axis suggests: the steps and the ends of its terms, and the chunks of a join.
+  // Points that only a slice suggests count only if no operator reads the whole axis.
   void suggest_points(size_t k) {
     const Operator& op = graph_.operators[k];
     const std::vector<int64_t> extents = extents_of_space(op);

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kCousins = 32;  // of more than any layer has, only near ones are considered
+constexpr size_t kCousins = 32;  // if there are more than in any layer, only near ones are considered
 
 // If a tensor has more readers than in any real layer, only readers within this distance are paired.
 constexpr size_t kMany = 48;

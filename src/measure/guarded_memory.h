@@ -22,7 +22,7 @@ class GuardedMemory {
   Memory memory_;
 };
 
-// Changes with any one byte, and with almost every other change.
+// A fingerprint: it changes if any one byte changes, and after almost every other change.
 uint64_t fingerprint(const void* data, int64_t bytes);
 
 }  // namespace millrace

@@ -24,11 +24,11 @@ struct CompiledFile {
 class KernelMaker {
  public:
   virtual ~KernelMaker() = default;
-  // Depends on everything that the machine code depends on.
+  // A name that depends on everything that the machine code depends on.
   virtual std::string name_of(const Launch& launch) const = 0;
   // One result per launch; all launches must have a kernel.
   virtual std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const = 0;
-  // Makes running calls of make() end soon, with any result: it is no longer needed.
+  // Makes running calls of make() end soon, with any result, which is no longer needed.
   virtual void cancel() const {}
 };
 

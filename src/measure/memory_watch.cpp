@@ -32,7 +32,7 @@ MemoryWatch::~MemoryWatch() {
   thread_.join();
 }
 
-// The message is that of a limit of the system, which the explorer knows.
+// The message that a system limit gives, which the explorer recognizes.
 void MemoryWatch::look(int64_t most_bytes) const {
   while (!ended_) {
     if (anonymous_memory() > most_bytes) {

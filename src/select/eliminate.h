@@ -16,7 +16,7 @@ struct EliminationLimits {
   size_t rows = 10'000'000;         // of all tables together
   size_t beam = kAllRows;           // rows that a table keeps, the most promising first
   double deadline = kInfinity;      // on the clock of base/clock.h: the search ends
-  double rise = 1e-4;               // bounds are improved as long as they rise so fast: see DualBound::improve
+  double rise = 1e-4;               // bounds are improved while they rise this fast: see DualBound::improve
   double bounds_until = kInfinity;  // on the same clock: bounds are not improved any further
 };
 

@@ -42,7 +42,8 @@ struct Cblas {
   // Null in versions without them.
   CblasHalfGemm bf16_gemm = nullptr;
   CblasHalfGemm f16_gemm = nullptr;
-  // For the calling thread, returns the number before; 0: as many as OpenMP would use. Only MKL has it.
+  // Sets the number of threads for the calling thread, and returns the previous number; 0: as many as OpenMP would use.
+  // Only MKL has it.
   int (*set_num_threads_local)(int threads) = nullptr;
 };
 

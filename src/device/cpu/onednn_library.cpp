@@ -65,7 +65,7 @@ bool find_own(void* handle, OneDnn& f) {
          find_function(handle, "dnnl_matmul_primitive_desc_create", f.matmul_primitive_desc_create);
 }
 
-// Whether its threads are those of GNU's OpenMP, which Millrace sets the number of.
+// Whether its threads are those of GNU's OpenMP, whose number Millrace sets.
 bool uses_gnu_openmp(void* handle, const OneDnnVersion& version) {
   constexpr unsigned kOpenMp = 2;
   void (*set_threads)(int) = nullptr;

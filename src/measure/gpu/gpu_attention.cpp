@@ -443,7 +443,7 @@ class GpuHeads : public AttentionTasks {
                      }});
   }
 
-  // Scaled and rounded, unless an expression is between them and the products.
+  // The gradients of the scores: scaled and rounded, unless an expression is between them and the products.
   Result<Done> find_score_gradients(const Placed& to) const {
     return map(oracle::kGradientOfScore, {query_, key_},
                {&weights_, &gradients_, &inner_product_, &drawn_mask_, &gradient_error_, &inner_error_, &relative_}, to,

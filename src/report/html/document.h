@@ -42,7 +42,7 @@ struct LegendItem {
   std::string text;
 };
 
-// One picture of several that a reader switches between; also zoomed, moved and searched.
+// One of several pictures that a reader switches between, and can zoom, move and search.
 struct Tab {
   std::string step;     // "before" or "after"
   std::string pass;     // "forward" or "backward"

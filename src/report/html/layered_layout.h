@@ -22,7 +22,8 @@ struct LayeredEdge {
 struct LayeredDrawing {
   std::vector<Point> nodes;               // their upper left corners
   std::vector<std::vector<Point>> edges;  // from the lower side of one node to the upper side of another
-  // Edges are cubic splines: a start, then three points each, of which the third is on the line. Else all points are.
+  // Whether edges are cubic splines: a start, then three points for each spline, of which the third is on the line.
+  // Otherwise all points are on it.
   bool splines = false;
   double width = 0;
   double height = 0;

@@ -14,8 +14,10 @@ KnownReference& ReferenceCache::add(KnownReference known) {
 // Counted again each time, because the outputs of a large product come after its entry was added.
 int64_t ReferenceCache::bytes() const {
   size_t elements = 0;
-  for (const KnownReference& known : entries_.all())
-    elements += numbers_in(known.data) + (known.other ? numbers_in(*known.other) : 0);
+  for (const KnownReference& known : entries_.all()) {
+    elements += numbers_in(known.data);
+    for (const ReferenceData& other : known.others) elements += numbers_in(other);
+  }
   return static_cast<int64_t>(elements * sizeof(double));
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "measure/recently_used.h"
 #include "measure/reference_data.h"
@@ -14,7 +14,7 @@ namespace millrace {
 struct KnownReference {
   std::string name;  // reference_data_name()
   ReferenceData data;
-  std::optional<ReferenceData> other;  // of a small partition: other inputs
+  std::vector<ReferenceData> others;  // of a small partition: from other draws
   bool by_peer = false;  // too large for the reference: checked at small extents, and against the first that passed
   bool has_peer = false;
 };

@@ -265,7 +265,7 @@ class ReportTest(unittest.TestCase):
         faults = {
             'roofline: "': 'const [a, b] = document.querySelectorAll("#picture_roofline text"); b.setAttribute("x", a.getAttribute("x")); '
                         'b.setAttribute("y", a.getAttribute("y"))',
-            '" overlaps "': 'document.querySelector("#picture_traffic .legend").style.marginTop = "-60px"',
+            '" overlaps "': 'document.querySelector("#picture_traffic_bars .legend").style.marginTop = "-60px"',
             "is covered by a mark": 'const texts = document.querySelectorAll("#picture_timeline text"); '
                                     'const mark = document.querySelector("#picture_timeline rect").cloneNode(); '
                                     'mark.setAttribute("y", texts[0].getAttribute("y") - 20); mark.setAttribute("x", 0); '

@@ -26,7 +26,7 @@ PlanOptions plan_options(const TuneProgram& program, const Machine& machine) {
   return planning;
 }
 
-bool is_measured(const MeasuredCandidate& candidate) { return candidate.low < candidate.high; }
+bool is_measured(const MeasuredCandidate& candidate) { return candidate.low > 0; }
 
 Result<SelectMethod> method_named(const std::string& name) {
   if (name == "exact") return SelectMethod::exact;

@@ -16,7 +16,7 @@ struct SelectedPlan {
 // What a plan of this program says of its origin.
 PlanOptions plan_options(const TuneProgram& program, const Machine& machine);
 
-// Whether its time was measured, after a check against the reference: an expected time has no interval.
+// Whether its time was measured, after a check against the reference: the interval of an estimate begins at zero.
 bool is_measured(const MeasuredCandidate& candidate);
 
 Result<SelectMethod> method_named(const std::string& name);

@@ -36,7 +36,7 @@ struct MeasuredCandidate {
   std::string candidate;     // as print_candidate() writes it
   std::vector<int> layouts;  // one per tensor of the partition: its reads, then its writes
   double seconds = 0;        // the median
-  double low = 0;            // its confidence interval
+  double low = 0;            // its confidence interval; zero: an estimate
   double high = 0;
 };
 

@@ -308,7 +308,7 @@ bool PartitionClasses::has_time(const PartitionClass& its_class) {
 void PartitionClasses::assume(Trial& trial, Expectation& expected, PartitionClass& its_class) {
   MeasurementRow row;
   row.outcome = Outcome::measured;
-  row.seconds = row.low = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
+  row.seconds = row.high = expected.seconds(trial.kind, trial.candidate->estimate);
   its_class.rows[trial.text] = row;
   trial.known = trial.assumed = true;
   assumed_ += 1;

@@ -478,7 +478,7 @@ TEST_F(PlanFolder, BenchTimesEveryLaunch) {
   EXPECT_FALSE(bench_plan(options));
 }
 
-TEST(PlanFolder, ThreadsAreThoseThatThePlanWasMadeFor) {
+TEST_F(PlanFolder, ThreadsAreThoseThatThePlanWasMadeFor) {
   StepPlan plan;
   EXPECT_EQ(threads_of(plan), 0);
   plan.device = "cpu A Processor @ 2.50GHz 0f49, 12 threads of 16 cores; g++ 12";

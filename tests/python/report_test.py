@@ -266,10 +266,11 @@ class ReportTest(unittest.TestCase):
             'roofline: "': 'const [a, b] = document.querySelectorAll("#picture_roofline text"); b.setAttribute("x", a.getAttribute("x")); '
                         'b.setAttribute("y", a.getAttribute("y"))',
             '" overlaps "': 'document.querySelector("#picture_traffic_bars .legend").style.marginTop = "-60px"',
-            "is covered by a mark": 'const texts = document.querySelectorAll("#picture_timeline text"); '
+            "is covered by a mark": 'const text = [...document.querySelectorAll("#picture_timeline text")].at(-1); '
                                     'const mark = document.querySelector("#picture_timeline rect").cloneNode(); '
-                                    'mark.setAttribute("y", texts[0].getAttribute("y") - 20); mark.setAttribute("x", 0); '
-                                    'mark.setAttribute("width", 200); texts[0].ownerSVGElement.append(mark)',
+                                    'const place = {x: 0, y: text.getAttribute("y") - 20, width: 2000, height: 40}; '
+                                    'for (const name in place) mark.setAttribute(name, place[name]); '
+                                    'text.ownerSVGElement.append(mark)',
             "cut off": 'document.querySelector("#picture_timeline text").setAttribute("x", "-30")',
             "outside the page": 'document.querySelector("h1").style.marginLeft = "-400px"',
             "wide in a window": 'document.querySelector("h2").style.width = "3000px"',
@@ -288,12 +289,12 @@ class ReportTest(unittest.TestCase):
                 self.assertTrue(any(expected in text for text in found), f"{expected}: {found}")
             browser.evaluate("""{
                 document.querySelector("#picture_timeline svg").removeAttribute("tabindex");
-                Object.assign(document.querySelector(".bar button"), {tabIndex: -1, id: "of_the_bar"});
+                Object.assign(document.querySelector(".bar button"), {tabIndex: -1, id: "bar_1"});
                 Object.assign(document.querySelector("details th button"), {tabIndex: -1, id: "in_details"});
                 document.body.append(Object.assign(document.createElement("div"), {textContent: "click", style: "cursor: pointer"}));
                 } 0""")
             unreached = " ".join(self.not_reached(browser))
-            for expected in ("of_the_bar", "in_details", "<div", "data-tip"):
+            for expected in ("bar_1", "in_details", "<div", "data-tip"):
                 self.assertIn(expected, unreached)
             browser.evaluate('console.error("a fault"); 0')
             self.assertIn("a fault", str(browser.complaints()))

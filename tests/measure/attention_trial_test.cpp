@@ -83,7 +83,7 @@ class AttentionTrials : public ScratchTest {
 
 TEST_F(AttentionTrials, AreRight) {
   take({});
-  try_some(4);
+  try_some(is_long_run() ? 4 : 2);
 }
 
 // There is a candidate without conversions, although the mask is regenerated: it is tried whatever the budget.
@@ -101,7 +101,7 @@ TEST_F(AttentionTrials, CausalInBfloat16) {
   program.weights = "softmax(causal_mask(s))";
   program.type = "bfloat16";
   take(program);
-  try_some(3);
+  try_some(is_long_run() ? 3 : 1);
 }
 
 // Every one in a long run, otherwise every fourth.
@@ -138,10 +138,9 @@ TEST_F(AttentionTrials, OfWideHeads) {
   AttentionProgram program;
   program.weights = "softmax(causal_mask(s))";
   take(program, {24, 40, 256, 256});
-  try_some(2);
-  if (!is_long_run()) return;
+  try_some(1);
   take({}, {65, 40, 160, 256});
-  try_some(4);
+  try_some(1);
 }
 
 // Lengths that are no multiples of anything, and columns that are multiples of 8.

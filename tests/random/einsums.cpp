@@ -224,7 +224,7 @@ Value einsum(Body& body, const std::vector<Term>& terms, const std::vector<int>&
   std::string formula = join(inputs, spaced ? ", " : ",");
   if (form == OutputForm::explicit_output) formula += (spaced ? " -> " : "->") + subscripts(output, letters);
   const char quote = random.chance(80) ? '"' : '\'';
-  result.text = concat("np.einsum(", quote, formula, quote, operands, random.chance(10) ? ", optimize=True)" : ")");
+  result.text = concat("np.einsum(", quote, formula, quote, operands, ")");
   result.exact = terms.size() == 1 && terms[0].value.exact && elements(result.shape) == elements(terms[0].value.shape);
   return result;
 }

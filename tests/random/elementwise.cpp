@@ -246,7 +246,7 @@ Value scaled(Body& body, const Value& value) {
   Value factor;
   const int64_t choice = random.below(10);
   if (choice < 5) {
-    factor = number(random.chance(60) ? "np.pi" : random.pick(kNumbers), 3.2);
+    factor = number(random.pick(kNumbers), 3);
     if (factor.text == "1 / 8") factor.binding = Binding::product;
     if (factor.text[0] == '+') factor.binding = Binding::sign;
   } else if (choice < 8) {

@@ -1,6 +1,7 @@
 // Emulates codegen/prelude/cuda_hardware.h on one CPU thread; precedes cuda_prelude.h. Threads of a block are fibers
-// that take turns at barriers and shuffles. Blocks run one after the other, so a variable in shared memory is simply
-// static. Used by tests/codegen/cuda_kernel_test.cpp and by the emulated GPU.
+// that take turns where they wait for each other. Blocks run one after the other, so a variable in shared memory is
+// simply static. Used by tests/codegen/cuda_kernel_test.cpp and by the emulated GPU.
+// Test: tests/codegen/warp_specialization_test.cpp
 //
 // It is compiled with every kernel, so it includes little: <math.h> alone takes longer than most kernels. Compile with
 // -U_FORTIFY_SOURCE: a fortified longjmp, the default of some compilers, rejects jumps to another stack.
@@ -39,6 +40,22 @@ struct alignas(8) Chunk8 {
 };
 
 constexpr int kMaxThreads = 1024;  // of a block
+constexpr int kMaxWarps = kMaxThreads / 32;
+constexpr int kNamedBarriers = 16;
+
+// Threads wait until enough of them have arrived.
+struct Meeting {
+  u32 generation = 0;  // completed meetings
+  int arrived = 0;
+  int expected = 0;
+  u32 warps = 0;  // that have arrived
+};
+
+// A vector clock. Each warp counts its own releases. Its clock has, for every warp, the count up to which everything
+// happened before.
+struct Clock {
+  u32 of[kMaxWarps];
+};
 
 // Started by makecontext, then left and resumed by longjmp, which needs no system call, unlike swapcontext.
 struct Fiber {
@@ -46,18 +63,29 @@ struct Fiber {
   jmp_buf at;
   char* stack = nullptr;
   bool done = false;
+  // While it waits: for a change of a number. What it waits for is for messages.
+  const u32* awaited = nullptr;
+  u32 seen = 0;
+  const char* what = nullptr;
+  u32 which = 0;
 };
 
 struct Machine {
   int thread = 0;
   int block = 0;
   int blocks = 0;
+  int threads = 0;  // of a block
+  int warps = 0;
   u32 shared_bytes = 0;  // as requested by the launch
   jmp_buf scheduler;
-  Fiber* fibers = nullptr;    // kMaxThreads
-  u64 ran = 0;                // blocks so far, with this one
-  u32 barriers[kMaxThreads];  // that a thread has passed
-  double exchanged[kMaxThreads];
+  Fiber* fibers = nullptr;  // kMaxThreads
+  u64 ran = 0;              // blocks so far, with this one
+  Meeting own_warp[kMaxWarps];
+  Meeting barriers[kNamedBarriers];
+  Clock clocks[kMaxWarps];
+  u32 fences[kMaxThreads];           // fence_async_proxy, by each thread
+  u32 released_fences[kMaxThreads];  // those before its last release
+  double exchanged[2][kMaxThreads];
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
 
@@ -82,30 +110,91 @@ __attribute__((noinline)) inline void leave(Fiber& fiber) {
   if (_setjmp(fiber.at) == 0) _longjmp(machine().scheduler, 1);
 }
 
-// Lets the other threads run until they get here, too.
-inline void wait_for_others() {
+// Lets other threads run until the number has changed.
+inline void wait_for_change(const u32& number, const char* what, u32 which) {
   Machine& m = machine();
-  const int own = m.thread;
-  leave(m.fibers[own]);
-  m.thread = own;
+  Fiber& own = m.fibers[m.thread];
+  own.awaited = &number;
+  own.seen = number;
+  own.what = what;
+  own.which = which;
+  leave(own);
+  own.awaited = nullptr;
 }
 
-inline void barrier() {
-  wait_for_others();
-  ++machine().barriers[machine().thread];
+// Waits for the other threads of the warp. Returns how often the warp had met before: a number that all threads of the
+// warp agree on.
+inline u32 meet_warp() {
+  Machine& m = machine();
+  const int warp = m.thread / 32;
+  const int lanes = m.threads - warp * 32 < 32 ? m.threads - warp * 32 : 32;
+  Meeting& meeting = m.own_warp[warp];
+  const u32 generation = meeting.generation;
+  if (++meeting.arrived == lanes) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+  } else {
+    wait_for_change(meeting.generation, "warp", static_cast<u32>(warp));
+  }
+  return generation;
 }
 
-// All threads of a block pass the same number of them.
-inline void named_barrier(int, int) { barrier(); }
+// Everything before `from` happened before `to`.
+inline void join(Clock& to, const Clock& from) {
+  const int warps = machine().warps;
+  for (int w = 0; w < warps; ++w) to.of[w] = from.of[w] > to.of[w] ? from.of[w] : to.of[w];
+}
 
+// What these warps did before happened before everything that they do from now on.
+inline void order_warps(u32 warps) {
+  Machine& m = machine();
+  Clock all{};
+  for (int w = 0; w < m.warps; ++w)
+    if ((warps >> w & 1) != 0) join(all, m.clocks[w]);
+  for (int w = 0; w < m.warps; ++w) {
+    if ((warps >> w & 1) == 0) continue;
+    join(m.clocks[w], all);
+    ++m.clocks[w].of[w];
+  }
+}
+
+// A release: fences of the thread before it hold for threads that see it.
+inline void release_fences() {
+  Machine& m = machine();
+  m.released_fences[m.thread] = m.fences[m.thread];
+}
+
+inline void named_barrier(int number, int threads) {
+  Machine& m = machine();
+  Meeting& meeting = m.barriers[number];
+  if (number < 0 || number >= kNamedBarriers || (meeting.arrived != 0 && meeting.expected != threads)) {
+    fprintf(stderr, "barrier %d: no such barrier, or threads disagree on how many it is for\n", number);
+    abort();
+  }
+  release_fences();
+  meeting.expected = threads;
+  meeting.warps |= 1u << m.thread / 32;
+  if (++meeting.arrived < threads) {
+    wait_for_change(meeting.generation, "barrier", static_cast<u32>(number));
+    return;
+  }
+  order_warps(meeting.warps);
+  meeting.arrived = 0;
+  meeting.warps = 0;
+  ++meeting.generation;
+}
+// All threads of the block pass it, also if some end early: a barrier that only some reach is a bug of the kernel.
+inline void barrier() { named_barrier(0, machine().threads); }
+
+// The buffers alternate so that one meeting is enough.
 template <class F>
 inline F shuffle_xor(F x, int mask) {
   Machine& m = machine();
-  m.exchanged[m.thread] = static_cast<double>(x);
-  wait_for_others();
-  const F got = static_cast<F>(m.exchanged[m.thread ^ mask]);
-  wait_for_others();
-  return got;
+  const int own = m.thread;
+  double* const all = m.exchanged[m.own_warp[own / 32].generation % 2];
+  all[own] = static_cast<double>(x);
+  meet_warp();
+  return static_cast<F>(all[own ^ mask]);
 }
 
 inline float infinity() { return __builtin_inff(); }
@@ -134,29 +223,69 @@ __attribute__((noinline)) inline void resume(Fiber& fiber) {
   setcontext(&fiber.start);
 }
 
-// Runs every thread up to its next barrier, in turn, until all are done. A barrier that only some threads reach is a
-// bug of the kernel.
-inline void run_block(int threads) {
+// Threads do not wait, or what they wait for has changed.
+inline bool can_run(const Fiber& fiber) {
+  return !fiber.done && (fiber.awaited == nullptr || *fiber.awaited != fiber.seen);
+}
+
+// Runs the threads of a warp in turn until all are done or wait for other warps. False if none could run.
+inline bool run_warp(int warp) {
   Machine& m = machine();
-  if (m.fibers == nullptr) m.fibers = new Fiber[kMaxThreads];
-  memset(m.exchanged, 0, sizeof(m.exchanged));
-  memset(m.barriers, 0, sizeof(m.barriers));
-  ++m.ran;
-  for (int t = 0; t < threads; ++t) m.fibers[t].done = false;
-  for (int done = 0; done < threads;) {
-    done = 0;
-    for (int t = 0; t < threads; ++t) {
-      if (!m.fibers[t].done) {
-        m.thread = t;
-        resume(m.fibers[t]);
-      }
-      done += m.fibers[t].done ? 1 : 0;
-    }
-    if (done != 0 && done != threads) {
-      fprintf(stderr, "not all threads of a block reach a barrier\n");
-      abort();
+  const int end = (warp + 1) * 32 < m.threads ? (warp + 1) * 32 : m.threads;
+  bool ran = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (int t = warp * 32; t < end; ++t) {
+      if (!can_run(m.fibers[t])) continue;
+      m.thread = t;
+      resume(m.fibers[t]);
+      again = ran = true;
     }
   }
+  return ran;
+}
+
+// One entry for consecutive threads that wait for the same.
+inline void report_deadlock() {
+  const Machine& m = machine();
+  fprintf(stderr, "deadlock: no thread of block %d can continue", m.block);
+  const Fiber* last = nullptr;
+  for (int t = 0; t < m.threads; ++t) {
+    const Fiber& fiber = m.fibers[t];
+    if (last != nullptr && last->done == fiber.done && (fiber.done || last->awaited == fiber.awaited)) continue;
+    last = &fiber;
+    if (fiber.done)
+      fprintf(stderr, "; thread %d has ended", t);
+    else
+      fprintf(stderr, "; thread %d waits for %s %u", t, fiber.what, fiber.which);
+  }
+  fprintf(stderr, "\n");
+  abort();
+}
+
+// What former blocks did happened before.
+inline void start_clocks() {
+  Machine& m = machine();
+  u32 latest = 0;
+  for (int w = 0; w < kMaxWarps; ++w) latest = m.clocks[w].of[w] > latest ? m.clocks[w].of[w] : latest;
+  for (int w = 0; w < m.warps; ++w) {
+    for (int other = 0; other < kMaxWarps; ++other) m.clocks[w].of[other] = latest;
+    ++m.clocks[w].of[w];
+  }
+}
+
+inline void run_block() {
+  Machine& m = machine();
+  if (m.fibers == nullptr) m.fibers = new Fiber[kMaxThreads];
+  ++m.ran;
+  start_clocks();
+  for (int t = 0; t < m.threads; ++t) m.fibers[t].done = false;
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (int w = 0; w < m.warps; ++w) ran = run_warp(w) || ran;
+  }
+  for (int t = 0; t < m.threads; ++t)
+    if (!m.fibers[t].done) report_deadlock();
 }
 
 struct HostArguments {
@@ -177,10 +306,12 @@ inline void run_grid(void (*kernel)(A), const A& arguments, long blocks, int thr
   m.body = [](const void* a) { called(*static_cast<const A*>(a)); };
   m.argument = &arguments;
   m.blocks = static_cast<int>(blocks);
+  m.threads = threads;
+  m.warps = (threads + 31) / 32;
   for (long block = 0; block < blocks; ++block) {
     m.block = static_cast<int>(block);
     if (together) {
-      run_block(threads);
+      run_block();
       continue;
     }
     for (m.thread = 0; m.thread < threads; ++m.thread) m.body(m.argument);

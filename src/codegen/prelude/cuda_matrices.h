@@ -1,6 +1,6 @@
 // Hardware operations that the kernels of fused attention use, and nothing else: mma and wgmma, dynamic shared memory
 // (smem), cp.async. The text follows cuda_prelude.h in a kernel's source; tests/codegen/emulated_matrices.h replaces it
-// to run the same kernels on a CPU.
+// to run the same kernels on a CPU (with emulated_smem.h and emulated_wgmma.h).
 // Test: tests/codegen/attention_kernel_test.cpp
 //
 // An mma multiplies A (16 x 16) by B (16 x 8). Each thread of the warp holds fragments of the matrices. For lane
@@ -192,6 +192,43 @@ MR_DEVICE u32 append_at_least_bit(u32 bits, u32 x, u32 threshold) {
 // Bit n: the vote of lane n.
 MR_DEVICE u32 ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 
+// --- mbarriers, since Hopper ---
+
+// An mbarrier is kMbarrierBytes of smem, aligned to them. It is in a phase, at first phase 0, until enough threads have
+// arrived; then the next phase begins. Unlike at a barrier, those that arrive need not wait.
+
+constexpr int kMbarrierBytes = 8;
+
+// Called by one thread, before a barrier. `arrivals` end each phase.
+MR_DEVICE void mbarrier_init(SmemAddress at, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+}
+// What the thread did before is visible to the threads that wait for this phase.
+MR_DEVICE void mbarrier_arrive(SmemAddress at) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+// Waits until the phase of this parity has ended: the current one or, without waiting, the one before. So a wait for
+// parity 1 passes a new mbarrier.
+MR_DEVICE void mbarrier_wait(SmemAddress at, u32 parity) {
+  asm volatile(
+      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again;}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
+
+// Changes the number of registers of each thread of a warpgroup; every warp of it calls it. Raising waits until other
+// warpgroups of the block have given up enough.
+template <int kRegisters>
+MR_DEVICE void reduce_registers() {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+MR_DEVICE void raise_registers() {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 // --- wgmma: four warps (a warpgroup) multiply together, since Hopper ---
 
 // Every warp holds 16 of the 64 rows of C. All four read B from smem, and A from registers (RS) or smem (SS). The
@@ -203,13 +240,18 @@ MR_DEVICE u32 ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 constexpr SmemAddress kSwizzleBytes = 128;
 MR_DEVICE SmemAddress swizzle(SmemAddress offset) { return offset ^ (offset >> 3 & 0x70); }
 
-// Makes smem writes that were waited for visible to wgmma, after a barrier. Restricted to shared memory: for all
-// memory, ptxas emits MEMBAR.ALL.GPU in place of MEMBAR.ALL.CTA.
+// Makes smem writes of this thread, and its copies that it waited for, visible to wgmma, after a barrier. Restricted to
+// shared memory: for all memory, ptxas emits MEMBAR.ALL.GPU in place of MEMBAR.ALL.CTA.
 MR_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 MR_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 MR_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-MR_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// Waits for all groups but the kPending youngest.
+template <int kPending>
+MR_DEVICE void wgmma_wait_but() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+MR_DEVICE void wgmma_wait() { wgmma_wait_but<0>(); }
 
 // Keeps the compiler from moving accesses to x across this point.
 MR_DEVICE void fence_operand(float& x) { asm volatile("" : "+f"(x)::"memory"); }
@@ -223,21 +265,32 @@ struct SmemDescriptor {
   MR_DEVICE SmemDescriptor advanced(int bytes) const { return {low + static_cast<u32>(bytes / 16)}; }
   MR_DEVICE u64 bits() const { return static_cast<u64>(8 * kSwizzleBytes / 16 | 1u << 30) << 32 | low; }
 };
-MR_DEVICE SmemDescriptor make_descriptor(SmemAddress address) { return {address >> 4 | 1u << 16}; }
+// `run_bytes`: from 64 columns to the next, if the operand has more than 64 and each of its lines has one k (the
+// leading dimension's byte offset). The hardware ignores it otherwise.
+MR_DEVICE SmemDescriptor make_descriptor(SmemAddress address, int run_bytes = 16) {
+  return {address >> 4 | static_cast<u32>(run_bytes / 16) << 16};
+}
 
 // A value that is equal in all threads of a warp, in a form that tells the compiler so.
 MR_DEVICE int warp_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// c = a · b or c += a · b, 64 or 32 columns wide, 16 deep; c starts at accumulator kFirstN. kTransA and kTransB are the
-// instruction's: 0 if the lines of an operand run along k (a line is a row of A, or a column of B), 1 if each line has
-// one k.
+// c = a · b or c += a · b, 128, 64 or 32 columns wide, 16 deep; c starts at accumulator kFirstN. kTransA and kTransB
+// are the instruction's: 0 if the lines of an operand run along k (a line is a row of A, or a column of B), 1 if each
+// line has one k.
 #define MR_ACC_4(n) "+f"(c[kFirstN + n][0]), "+f"(c[kFirstN + n][1]), "+f"(c[kFirstN + n][2]), "+f"(c[kFirstN + n][3])
 #define MR_ACC_32 MR_ACC_4(0), MR_ACC_4(1), MR_ACC_4(2), MR_ACC_4(3)
 #define MR_ACC_64 MR_ACC_32, MR_ACC_4(4), MR_ACC_4(5), MR_ACC_4(6), MR_ACC_4(7)
+#define MR_ACC_128                                                                                           \
+  MR_ACC_64, MR_ACC_4(8), MR_ACC_4(9), MR_ACC_4(10), MR_ACC_4(11), MR_ACC_4(12), MR_ACC_4(13), MR_ACC_4(14), \
+      MR_ACC_4(15)
 #define MR_ACC_REGISTERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define MR_ACC_REGISTERS_64 \
   MR_ACC_REGISTERS_32       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MR_ACC_REGISTERS_128                                                                                  \
+  MR_ACC_REGISTERS_64                                                                                         \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52" \
+  ", %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 // `accumulate_operand`: number of the asm operand that says whether to accumulate. The last arguments are A's asm
 // operands.
 #define MR_WGMMA(columns, accumulate_operand, type, operands, ...)                                                    \
@@ -251,16 +304,28 @@ MR_DEVICE int warp_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
   MR_WGMMA(32, "21", type, "{%16, %17, %18, %19}, %20, p, 1, 1, " trans_b, MR_A_FRAGMENT)
 #define MR_WGMMA_RS_64(type, trans_b) \
   MR_WGMMA(64, "37", type, "{%32, %33, %34, %35}, %36, p, 1, 1, " trans_b, MR_A_FRAGMENT)
+#define MR_WGMMA_RS_128(type, trans_b) \
+  MR_WGMMA(128, "69", type, "{%64, %65, %66, %67}, %68, p, 1, 1, " trans_b, MR_A_FRAGMENT)
 #define MR_WGMMA_SS_32(type, trans_a, trans_b) \
   MR_WGMMA(32, "18", type, "%16, %17, p, 1, 1, " trans_a ", " trans_b, "l"(a))
 #define MR_WGMMA_SS_64(type, trans_a, trans_b) \
   MR_WGMMA(64, "34", type, "%32, %33, p, 1, 1, " trans_a ", " trans_b, "l"(a))
+#define MR_WGMMA_SS_128(type, trans_a, trans_b) \
+  MR_WGMMA(128, "66", type, "%64, %65, p, 1, 1, " trans_a ", " trans_b, "l"(a))
 
-#define MR_WGMMA_SS(instruction, type)                            \
-  if constexpr (kTransA && kTransB) instruction(type, "1", "1");  \
-  if constexpr (kTransA && !kTransB) instruction(type, "1", "0"); \
-  if constexpr (!kTransA && kTransB) instruction(type, "0", "1"); \
-  if constexpr (!kTransA && !kTransB) instruction(type, "0", "0")
+#define MR_WGMMA_RS(instruction)                                 \
+  if constexpr (kIsF16<T> && kTransB) instruction("f16", "1");   \
+  if constexpr (kIsF16<T> && !kTransB) instruction("f16", "0");  \
+  if constexpr (!kIsF16<T> && kTransB) instruction("bf16", "1"); \
+  if constexpr (!kIsF16<T> && !kTransB) instruction("bf16", "0")
+#define MR_WGMMA_SS_OF_TYPE(instruction, of_type, type)                      \
+  if constexpr (of_type && kTransA && kTransB) instruction(type, "1", "1");  \
+  if constexpr (of_type && kTransA && !kTransB) instruction(type, "1", "0"); \
+  if constexpr (of_type && !kTransA && kTransB) instruction(type, "0", "1"); \
+  if constexpr (of_type && !kTransA && !kTransB) instruction(type, "0", "0")
+#define MR_WGMMA_SS(instruction)                      \
+  MR_WGMMA_SS_OF_TYPE(instruction, kIsF16<T>, "f16"); \
+  MR_WGMMA_SS_OF_TYPE(instruction, !kIsF16<T>, "bf16")
 
 template <class T>
 constexpr bool kIsF16 = false;
@@ -269,18 +334,14 @@ constexpr bool kIsF16<f16> = true;
 
 template <class T, int kColumns, bool kTransB, int kFirstN, int kCount>
 MR_DEVICE void wgmma_rs(float (&c)[kCount][4], const u32 (&a)[4], SmemDescriptor b_descriptor, int accumulate) {
-  static_assert(kColumns == 32 || kColumns == 64);
+  static_assert(kColumns == 32 || kColumns == 64 || kColumns == 128);
   const u64 b = b_descriptor.bits();
-  if constexpr (kColumns == 64) {
-    if constexpr (kIsF16<T> && kTransB) MR_WGMMA_RS_64("f16", "1");
-    if constexpr (kIsF16<T> && !kTransB) MR_WGMMA_RS_64("f16", "0");
-    if constexpr (!kIsF16<T> && kTransB) MR_WGMMA_RS_64("bf16", "1");
-    if constexpr (!kIsF16<T> && !kTransB) MR_WGMMA_RS_64("bf16", "0");
+  if constexpr (kColumns == 128) {
+    MR_WGMMA_RS(MR_WGMMA_RS_128);
+  } else if constexpr (kColumns == 64) {
+    MR_WGMMA_RS(MR_WGMMA_RS_64);
   } else {
-    if constexpr (kIsF16<T> && kTransB) MR_WGMMA_RS_32("f16", "1");
-    if constexpr (kIsF16<T> && !kTransB) MR_WGMMA_RS_32("f16", "0");
-    if constexpr (!kIsF16<T> && kTransB) MR_WGMMA_RS_32("bf16", "1");
-    if constexpr (!kIsF16<T> && !kTransB) MR_WGMMA_RS_32("bf16", "0");
+    MR_WGMMA_RS(MR_WGMMA_RS_32);
   }
 }
 
@@ -288,17 +349,15 @@ MR_DEVICE void wgmma_rs(float (&c)[kCount][4], const u32 (&a)[4], SmemDescriptor
 template <class T, int kColumns, bool kTransA, bool kTransB, int kFirstN, int kCount>
 MR_DEVICE void wgmma_ss(float (&c)[kCount][4], SmemDescriptor a_descriptor, SmemDescriptor b_descriptor,
                         int accumulate) {
-  static_assert(kColumns == 32 || kColumns == 64);
+  static_assert(kColumns == 32 || kColumns == 64 || kColumns == 128);
   const u64 a = a_descriptor.bits();
   const u64 b = b_descriptor.bits();
-  if constexpr (kIsF16<T> && kColumns == 64) {
-    MR_WGMMA_SS(MR_WGMMA_SS_64, "f16");
-  } else if constexpr (kIsF16<T>) {
-    MR_WGMMA_SS(MR_WGMMA_SS_32, "f16");
+  if constexpr (kColumns == 128) {
+    MR_WGMMA_SS(MR_WGMMA_SS_128);
   } else if constexpr (kColumns == 64) {
-    MR_WGMMA_SS(MR_WGMMA_SS_64, "bf16");
+    MR_WGMMA_SS(MR_WGMMA_SS_64);
   } else {
-    MR_WGMMA_SS(MR_WGMMA_SS_32, "bf16");
+    MR_WGMMA_SS(MR_WGMMA_SS_32);
   }
 }
 

@@ -31,6 +31,7 @@ struct CopyThread {
   Copy copies[kMaxCopies];
   int count;
   int groups;
+  u64 block;  // that started them
 };
 
 struct Mbarrier {
@@ -127,25 +128,32 @@ inline void fence_async_proxy() { ++machine().fences[thread_number()]; }
 
 // --- cp.async ---
 
+inline CopyThread& own_copies() {
+  CopyThread& own = block_state().threads[thread_number()];
+  if (own.block != machine().ran) own.count = own.groups = 0;
+  own.block = machine().ran;
+  return own;
+}
+
 inline void start_copy(SmemAddress to, const void* from, bool in_bounds, u32 bytes) {
   if (reinterpret_cast<u64>(from) % bytes != 0) {
     fprintf(stderr, "copy from an address that is not aligned to %u bytes\n", bytes);
     abort();
   }
   memset(write_smem(to, bytes), 0xff, bytes);
-  CopyThread& own = block_state().threads[thread_number()];
+  CopyThread& own = own_copies();
   if (own.count == kMaxCopies) abort();
   own.copies[own.count++] = {to, bytes, in_bounds ? from : nullptr, own.groups};
 }
 inline void cp_async_16(SmemAddress to, const void* from, bool in_bounds) { start_copy(to, from, in_bounds, 16); }
 inline void cp_async_8(SmemAddress to, const void* from, bool in_bounds) { start_copy(to, from, in_bounds, 8); }
 inline void cp_async_4(SmemAddress to, const void* from, bool in_bounds) { start_copy(to, from, in_bounds, 4); }
-inline void cp_async_commit() { ++block_state().threads[thread_number()].groups; }
+inline void cp_async_commit() { ++own_copies().groups; }
 
 // A copy is a write when it starts and another when it was waited for.
 template <int kPending>
 inline void cp_async_wait() {
-  CopyThread& own = block_state().threads[thread_number()];
+  CopyThread& own = own_copies();
   int remaining = 0;
   for (int k = 0; k < own.count; ++k) {
     const Copy& copy = own.copies[k];

@@ -59,13 +59,17 @@ struct WgmmaThread {
   int count;
   int groups;
   bool fenced;
+  u64 block;  // that started them
 };
 
 // All zeros at first.
 inline WgmmaThread& wgmma() {
   static WgmmaThread* const all = static_cast<WgmmaThread*>(calloc(kMaxWgmmaThreads, sizeof(WgmmaThread)));
   if (thread_number() >= kMaxWgmmaThreads) abort();
-  return all[thread_number()];
+  WgmmaThread& own = all[thread_number()];
+  if (own.block != machine().ran) own.count = own.groups = 0;
+  own.block = machine().ran;
+  return own;
 }
 
 // --- Checks of operands in smem, by the first lane for its warp ---

@@ -1,7 +1,8 @@
 // Hardware operations that the kernels of fused attention use, and nothing else: mma and wgmma, dynamic shared memory
-// (smem), cp.async, mbarriers. The text follows cuda_prelude.h in a kernel's source; tests/codegen/emulated_matrices.h
-// replaces it to run the same kernels on a CPU (with emulated_smem.h and emulated_wgmma.h). Tests:
-// tests/codegen/attention_kernel_test.cpp, tests/codegen/warp_specialization_test.cpp
+// (smem), cp.async, mbarriers. The text follows cuda_prelude.h in a kernel's source; to run the same kernels on a CPU,
+// emulated_smem.h, emulated_matrices.h and emulated_wgmma.h of tests/codegen/ replace it.
+// Test: tests/codegen/attention_kernel_test.cpp
+// Test: tests/codegen/warp_specialization_test.cpp
 //
 // An mma multiplies A (16 x 16) by B (16 x 8). Each thread of the warp holds fragments of the matrices. For lane
 // 4g + t:

@@ -62,16 +62,9 @@ FusedOperator describe(const Neighbourhood& near, const Group& group, const Loop
     const FusionGroup alone = summarized(near, single(near, member.op));
     fused.words_before += movement_of(near, alone, nest_of(near, alone)).words;
   }
-  std::vector<int> renamed(group.dims.size(), kNoLabel);  // labels of extent one affect no loop
-  for (size_t label = 0; label < group.dims.size(); ++label) {
-    if (near.graph.extent(group.dims[label]) == 1) continue;
-    renamed[label] = static_cast<int>(fused.space.size());
+  for (size_t label = 0; label < group.dims.size(); ++label)
     fused.space.push_back(
         {group.dims[label], ((nest.outer >> label) & 1) != 0, implementation_of(near, group, nest, label)});
-  }
-  for (std::vector<int>& indices : fused.index_of) {
-    for (int& label : indices) label = label == kNoLabel ? kNoLabel : renamed[as_index(label)];
-  }
   fused.name = derived_name(near.graph, fused.members);
   if (fused.kind == FusedKind::kernel) fused.paper_name = paper_name(near.graph, fused.members);
   fused.reads = movement.reads;
@@ -131,7 +124,7 @@ FusedGraph leave_separate(const TrainingGraph& training) {
   const Neighbourhood near(training);
   FusedGraph fused;
   for (size_t k = 0; k < near.graph.operators.size(); ++k)
-    add_group(near, summarized(near, single(near, OperatorId(k))), fused);
+    add_group(near, summarized(near, without_unit_labels(near, single(near, OperatorId(k)))), fused);
   return fused;
 }
 

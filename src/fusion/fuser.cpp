@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/text.h"
@@ -199,11 +200,37 @@ void Fuser::merge(size_t a, size_t b, const Merge& found) {
 }
 
 void Fuser::run() {
-  for (size_t k = 0; k < groups_.size(); ++k) {
-    for (const size_t other : near_groups_[k]) {
-      if (other > k) consider(k, other);
+  std::vector<size_t> all(groups_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  consider(all);
+  merge_candidates();
+  consider(drop_unit_labels());
+  merge_candidates();
+}
+
+// Considers the pairs with a group that is in the list, which is sorted.
+void Fuser::consider(const std::vector<size_t>& groups) {
+  for (const size_t group : groups) {
+    for (const size_t other : near_groups_[group]) {
+      if (other > group || !std::binary_search(groups.begin(), groups.end(), other)) consider(group, other);
     }
   }
+}
+
+// An index of extent one that did not become a part of a longer one affects no loop, so it must not keep groups apart.
+// Dropping it earlier would keep groups out of joins.
+std::vector<size_t> Fuser::drop_unit_labels() {
+  std::vector<size_t> changed;
+  for (size_t k = 0; k < groups_.size(); ++k) {
+    if (!has_unit_labels(near_, groups_[k].group)) continue;
+    groups_[k] = summarized(near_, without_unit_labels(near_, std::move(groups_[k].group)));
+    ++versions_[k];
+    changed.push_back(k);
+  }
+  return changed;
+}
+
+void Fuser::merge_candidates() {
   while (!candidates_.empty()) {
     const Candidate best = candidates_.top();
     candidates_.pop();

@@ -18,7 +18,8 @@ class Fuser {
  public:
   explicit Fuser(const Neighbourhood& near);
 
-  // Merges until no merge saves words or a launch.
+  // Merges until no merge saves words or a launch. Indices of extent one keep their labels for joins along them until
+  // nothing more merges; then they are dropped, since they affect no loop, and merging continues.
   void run();
 
   // Restores the groups of a fused graph.
@@ -67,6 +68,9 @@ class Fuser {
   void find_near_groups();
   void find_edges();
   void consider(size_t a, size_t b);
+  void consider(const std::vector<size_t>& groups);
+  std::vector<size_t> drop_unit_labels();  // returns the groups that had one
+  void merge_candidates();
   void merge(size_t a, size_t b, const Merge& found);
 
   const Neighbourhood& near_;

@@ -74,6 +74,25 @@ Group single(const Neighbourhood& near, OperatorId id) {
   return group;
 }
 
+bool has_unit_labels(const Neighbourhood& near, const Group& group) {
+  return std::any_of(group.dims.begin(), group.dims.end(), [&](DimId dim) { return near.graph.extent(dim) == 1; });
+}
+
+Group without_unit_labels(const Neighbourhood& near, Group group) {
+  std::vector<int> renamed(group.dims.size(), kNoLabel);
+  std::vector<DimId> dims;
+  for (size_t label = 0; label < renamed.size(); ++label) {
+    if (near.graph.extent(group.dims[label]) == 1) continue;
+    renamed[label] = static_cast<int>(dims.size());
+    dims.push_back(group.dims[label]);
+  }
+  for (Member& member : group.members) {
+    for (int& label : member.labels) label = label == kNoLabel ? kNoLabel : renamed[as_index(label)];
+  }
+  group.dims = std::move(dims);
+  return group;
+}
+
 bool is_member(const Group& group, OperatorId op) {
   const auto found = std::lower_bound(group.members.begin(), group.members.end(), op,
                                       [](const Member& member, OperatorId id) { return member.op < id; });

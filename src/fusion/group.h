@@ -48,6 +48,11 @@ struct Neighbourhood {
 
 Group single(const Neighbourhood& near, OperatorId id);
 
+// Whether an index of extent one has a label. Such a label affects no loop, but it can become a part of a longer one.
+bool has_unit_labels(const Neighbourhood& near, const Group& group);
+
+Group without_unit_labels(const Neighbourhood& near, Group group);
+
 bool is_member(const Group& group, OperatorId op);
 
 // The position on each axis of an access, by the labels.

@@ -215,6 +215,24 @@ def f(x: float64[A], w: float64[A, 1]):
             "y exp, z multiply, result tanh\n");
 }
 
+// The join copies y twice, along an index that has extent one in y. The join is a kernel by itself, since it runs along
+// other indices; so y's index becomes no part of a longer one.
+TEST(Fuse, AnIndexOfExtentOneThatNoJoinUsesIsNoObstacle) {
+  const TrainingGraph training = training_of(R"(
+A = 3
+def f(x: float64[A]):
+    y = -x
+    return np.concatenate([y, y]), x * 2
+)");
+  const FusedGraph fused = fuse(training);
+  EXPECT_EQ(random_programs::check_fusion(training, 1), std::nullopt);
+  EXPECT_TRUE(together(training, fused, "y negate", "result_1 multiply"));
+  EXPECT_FALSE(together(training, fused, "y negate", "result_0 concatenate"));
+  const FusedOperator& both = group_with(training, fused, "y negate");
+  EXPECT_EQ(space_of(training, both), "[A | ]");
+  EXPECT_EQ(both.words_before - both.words_after, 3);  // x is read once
+}
+
 TEST(Fuse, AGraphOfContractionsHasNoKernels) {
   const TrainingGraph training = training_of(R"(
 def f(x: float64[2, 3], w: float64[3, 4]):

@@ -30,6 +30,18 @@ def f(x: float32[8, 4], y: float32[8, 4]):
 )");
 }
 
+// Each turn has an index of extent one for a join along it.
+std::string joins_of(int length) {
+  return concat(R"(
+def f(x: float32[8, 4], y: float32[8, 4]):
+    for i in range()",
+                length, R"():
+        z = relu(y) * x
+        y = y + np.sum(np.concatenate([z, z]), axis=0)
+    return y
+)");
+}
+
 size_t tries_of(const std::string& text) {
   const TrainingGraph training = training_of(text);
   const Neighbourhood near(training);
@@ -83,7 +95,7 @@ def f(x: float32[2, 20000], y: float32[2, 20000]):
 }
 
 TEST(GroupSummary, TriesGrowWithTheProgram) {
-  for (const auto& program : {chain_of, fan_of}) {
+  for (const auto& program : {chain_of, fan_of, joins_of}) {
     const size_t short_one = tries_of(program(150));
     EXPECT_LT(tries_of(program(300)), short_one * 5 / 2);
     EXPECT_LT(tries_of(program(600)), short_one * 5);

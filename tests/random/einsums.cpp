@@ -224,7 +224,7 @@ Value einsum(Body& body, const std::vector<Term>& terms, const std::vector<int>&
   std::string formula = join(inputs, spaced ? ", " : ",");
   if (form == OutputForm::explicit_output) formula += (spaced ? " -> " : "->") + subscripts(output, letters);
   const char quote = random.chance(80) ? '"' : '\'';
-  result.text = concat("np.einsum(", quote, formula, quote, operands, ")");
+  result.text = concat("np.einsum(", quote, formula, quote, operands, random.chance(10) ? ", optimize=True)" : ")");
   result.exact = terms.size() == 1 && terms[0].value.exact && elements(result.shape) == elements(terms[0].value.shape);
   return result;
 }
@@ -233,7 +233,11 @@ Value rearranged(Body& body, const Value& value) {
   Random& random = body.random;
   std::vector<int> output = labels_of(value);
   if (random.chance(70)) {
-    random.shuffle(output);
+    if (output.size() == 2) {
+      std::swap(output[0], output[1]);
+    } else {
+      random.shuffle(output);
+    }
     return einsum(body, {{value, labels_of(value)}}, output);
   }
   return contracted(body, value);
@@ -286,9 +290,9 @@ Value projected(Body& body, const Value& x) {
 
 Value contracted(Body& body, const Value& first) {
   Random& random = body.random;
-  int64_t count = random.pick(std::vector<int64_t>{1, 1, 2, 2, 2, 3, 3, 4});
+  int64_t count = random.pick(std::vector<int64_t>{1, 2, 2, 3, 3, 3, 4, 4, 4, 4});
   if (body.left() < 8) count = std::min<int64_t>(count, 2);
-  const int diagonal_percent = count == 1 ? 40 : 10;
+  const int diagonal_percent = count == 1 ? 50 : 20;
   const bool with_ellipsis = random.chance(30);
   std::vector<Term> terms;
   int next = 0;

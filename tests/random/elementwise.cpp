@@ -128,7 +128,7 @@ Value product_of(Body& body, const Value& a, const Value& b) {
 
 Value combine(Body& body, const Value& a, const Value& b) {
   const Shape shape = *broadcast(a.shape, b.shape);
-  switch (body.random.below(9)) {
+  switch (body.random.below(12)) {
     case 0:
     case 1:
     case 2: return sum_of(body, a, b);
@@ -141,8 +141,7 @@ Value combine(Body& body, const Value& a, const Value& b) {
               2 * a.bound, false};
     }
     default: {
-      static const std::vector<std::string> kFunctions = {"maximum", "maximum",  "minimum", "minimum",
-                                                          "add",     "subtract", "multiply"};
+      static const std::vector<std::string> kFunctions = {"maximum", "minimum", "add", "subtract", "multiply"};
       body.spend(1);
       const std::string name = body.random.pick(kFunctions);
       const double bound = name == "multiply" ? a.bound * b.bound : a.bound + b.bound;
@@ -246,7 +245,7 @@ Value scaled(Body& body, const Value& value) {
   Value factor;
   const int64_t choice = random.below(10);
   if (choice < 5) {
-    factor = number(random.pick(kNumbers), 3);
+    factor = number(random.chance(60) ? "np.pi" : random.pick(kNumbers), 3.2);
     if (factor.text == "1 / 8") factor.binding = Binding::product;
     if (factor.text[0] == '+') factor.binding = Binding::sign;
   } else if (choice < 8) {

@@ -139,15 +139,15 @@ std::optional<Value> made_of(Body& body, const Value& x, int64_t draw) {
   if (draw < 40) return has_axes ? std::optional(normalized(body, x)) : std::nullopt;
   if (draw < 48) return has_axes ? std::optional(projected(body, x)) : std::nullopt;
   if (draw < 58) return left >= 4 ? std::optional(contracted(body, x)) : std::nullopt;
-  if (draw < 62) return left >= 4 ? std::optional(rearranged(body, x)) : std::nullopt;
-  if (draw < 68) return biased(body, x);
-  if (draw < 78) return left >= 4 ? std::optional(combine(body, x, partner(body, x))) : std::nullopt;
-  if (draw < 84) return left >= 4 ? std::optional(unary(body, x)) : std::nullopt;
-  if (draw < 87) return activation(body, x);
-  if (draw < 90) return left >= 2 ? std::optional(scaled(body, x)) : std::nullopt;
-  if (draw < 94) return left >= 2 ? std::optional(reduced(body, x)) : std::nullopt;
-  if (draw < 96) return has_axes ? std::optional(softmax_somewhere(body, x)) : std::nullopt;
-  if (draw < 98) return dropped(body, x);
+  if (draw < 64) return left >= 4 ? std::optional(rearranged(body, x)) : std::nullopt;
+  if (draw < 70) return biased(body, x);
+  if (draw < 80) return left >= 4 ? std::optional(combine(body, x, partner(body, x))) : std::nullopt;
+  if (draw < 86) return left >= 4 ? std::optional(unary(body, x)) : std::nullopt;
+  if (draw < 89) return activation(body, x);
+  if (draw < 92) return left >= 2 ? std::optional(scaled(body, x)) : std::nullopt;
+  if (draw < 96) return left >= 2 ? std::optional(reduced(body, x)) : std::nullopt;
+  if (draw < 98) return has_axes ? std::optional(softmax_somewhere(body, x)) : std::nullopt;
+  if (draw < 100) return dropped(body, x);
   return left >= 2 ? std::optional(selected(body, x)) : std::nullopt;
 }
 
@@ -179,7 +179,7 @@ void fill(Body& body) {
       continue;
     }
     const bool named = random.chance(body.module.named_functions_percent);
-    const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(100));
+    const auto value = named ? with_named_functions(body, x) : made_of(body, x, random.below(104));
     if (value) body.finish(tame(body, *value));
   }
 }

@@ -61,10 +61,11 @@ Value attention_scaled(Body& body, const Value& scores, const Axis& projection) 
   Random& random = body.random;
   body.spend(1);
   std::string scale;
-  switch (random.below(4)) {
+  switch (random.below(5)) {
     case 0: scale = "0.125"; break;
     case 1: scale = body.scalar().text; break;
-    case 2: {
+    case 2:
+    case 3: {
       scale = body.new_name();
       body.statement(concat(scale, " = 1 / np.sqrt(", projection.size.empty() ? "1" : projection.size, ")"));
       break;
@@ -145,7 +146,7 @@ Value attention(Body& body, const Value& x) {
   }
   const auto axis = std::find(score_labels.begin(), score_labels.end(), kKey) - score_labels.begin();
   Value weights = softmax_along(body, scores, static_cast<size_t>(axis));
-  if (random.chance(60)) weights = dropped(body, body.settle(weights));
+  if (random.chance(85)) weights = dropped(body, body.settle(weights));
   weights = body.settle(weights);
 
   std::vector<int> context_labels = values.labels;

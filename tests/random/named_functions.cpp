@@ -29,8 +29,9 @@ Value one_function(Body& body, const Value& value) {
   Random& random = body.random;
   const double b = value.bound;
   const std::string& x = value.text;
+  if (random.chance(35)) return unary(body, value);
   body.spend(1);
-  switch (random.below(13)) {
+  switch (random.below(14)) {
     case 0: return call_of("np.sin", x, value.shape, 1);
     case 1: return call_of("np.cos", x, value.shape, 1);
     case 2: return call_of("sigmoid", x, value.shape, 1);
@@ -66,6 +67,8 @@ Value one_function(Body& body, const Value& value) {
       const std::string function = random.chance(50) ? "np.log2" : "np.log10";
       return call_of(function, concat("np.square(", x, ") + 0.5"), value.shape, std::max(1.0, std::log2(b * b + 0.5)));
     }
+    case 12:
+      return {concat(operand(value, Binding::atom), ".astype(np.float64)"), Binding::atom, value.shape, b, value.exact};
     default: {
       body.spend(2);
       return call_of("np.reciprocal", concat("np.square(", x, ") + 0.5"), value.shape, 2);
@@ -174,7 +177,7 @@ Value statistic(Body& body, const Value& value) {
   const auto count = static_cast<double>(extent_along(value, drawn.axes));
   const std::string at = concat(", axis=", drawn.text);
   const std::string keep = ", keepdims=True";
-  switch (random.below(9)) {
+  switch (random.below(10)) {
     case 0:
     case 6: {
       body.spend(6);
@@ -183,7 +186,8 @@ Value statistic(Body& body, const Value& value) {
     }
     case 1:
     case 2:
-    case 3: {
+    case 3:
+    case 9: {
       // Positions make the elements of a row differ: the root of a variance of zero has no derivative.
       body.spend(11);
       const bool in_row = drawn.axes.back() + 1 == value.shape.size() && value.shape.back().extent > 1;
@@ -289,12 +293,16 @@ std::optional<Value> multiplied(Body& body, const Value& value) {
   const Axis fresh = body.size(7);
   Shape shape(value.shape.begin(), value.shape.end() - 1);
   body.spend(1);
-  switch (random.below(6)) {
-    case 0: {
+  switch (random.below(7)) {
+    case 0:
+    case 6: {
       const bool vector = random.chance(25);
       if (!vector) shape.push_back(fresh);
       if (!fits(shape)) return std::nullopt;
       const Value other = body.parameter(vector ? Shape{last} : Shape{last, fresh});
+      if (random.chance(50))
+        return Value{concat(operand(value, Binding::product), " @ ", other.text), Binding::product, shape,
+                     product_bound(value, other, last.extent), false};
       return call_of("np.matmul", concat(value.text, ", ", other.text), shape,
                      product_bound(value, other, last.extent));
     }

@@ -75,7 +75,7 @@ Value reduced(Body& body, const Value& value) {
   }
   if (keep) {
     text += ", keepdims=True";
-  } else if (random.chance(20)) {
+  } else if (random.chance(40)) {
     text += ", keepdims=False";
   }
   return {text + ")", Binding::atom, shape, bound, false};

@@ -376,7 +376,7 @@ Value rotated(Body& body, const Value& value) {
   body.spend(2);
   const Value x = body.keep(value);
   const int64_t half = last.extent / 2;
-  const bool interleaved = random.chance(30);
+  const bool interleaved = random.chance(45);
   if (!interleaved) {
     return {concat("np.concatenate([-", x.text, "[..., ", half, ":], ", x.text, "[..., :", half, "]], axis=-1)"),
             Binding::atom, x.shape, x.bound, false};

@@ -13,7 +13,7 @@ Value named_like(const std::string& name, const Value& value, double bound) {
 void write_loop(Body& body, const Value& value) {
   const std::string name = body.new_name();
   const int64_t turns = 1 + body.random.below(3);
-  const bool backwards = body.random.chance(30);
+  const bool backwards = body.random.chance(45);
   body.statement(concat(name, " = ", value.text));
   body.statement(backwards ? concat("for k in range(", turns, ", 0, -1):") : concat("for k in range(", turns, "):"));
   body.statement(concat("    ", name, " = ", name, " * 0.5 + ", value.text));

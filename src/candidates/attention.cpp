@@ -9,6 +9,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kTileRows = 16;  // rows of a tensor-core tile
+constexpr int kWarpThreads = 32;
 
 }  // namespace
 
@@ -36,15 +37,22 @@ size_t position_of(const Partition& partition, Attention::Operand operand) {
 
 int64_t rows_of_block(const AttentionConfig& config) { return kTileRows * config.warps * config.row_tiles; }
 
+int threads_of_block(const AttentionConfig& config) {
+  constexpr int kProducerWarps = 4;
+  return kWarpThreads * (config.warps + (config.specialized ? kProducerWarps : 0));
+}
+
 // A stage has two tiles. Their lines (rows, or columns if those are contiguous) are padded by 16 bytes, so that they
 // are in different banks. In backward a stage also has two floats per row, and mask bits for the block's own rows. For
 // wgmma lines are not padded, and stages are rounded up to 1024 bytes. Besides the stages: the block's own rows, if
 // these are not in registers; if it owns all keys, these, the gradients of a tile, and two floats for every query
-// instead of those in stages. codegen/prelude/cuda_attention.h lays memory out like this, and checks it.
+// instead of those in stages; the mbarriers of a specialized kernel. codegen/prelude/cuda_attention.h lays memory out
+// like this, and checks it.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config) {
   constexpr int64_t kHalf = 2;
   constexpr int64_t kStageAlignment = 1024;
   constexpr int64_t kPair = 8;  // two floats
+  constexpr int64_t kMbarrier = 8;
   const int64_t inner = padded_columns(attention.inner);
   const int64_t values = padded_columns(attention.values);
   const int64_t padding = config.wgmma ? 0 : 16;
@@ -61,7 +69,8 @@ int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig
   const int64_t own = tile(rows, inner) + (attention.backward ? tile(rows, values) : 0);
   const int64_t kept = config.rows_in_smem ? own : all_keys ? tile(rows, inner) : 0;
   return stages + kept +
-         (all_keys ? tile(rows, config.tile_columns) + rounded_up(attention.queries, config.tile_columns) * kPair : 0);
+         (all_keys ? tile(rows, config.tile_columns) + rounded_up(attention.queries, config.tile_columns) * kPair : 0) +
+         (config.specialized ? (4 * config.stages + 1) * kMbarrier : 0);
 }
 
 bool can_be_single_kernel(const Attention& attention, const AttentionConfig& config) {

@@ -303,7 +303,7 @@ class AttentionConfigs : public ConfigGroups {
   void add_with_mask() {
     Candidate candidate;
     candidate.layouts = layouts_;
-    std::set<std::array<bool, 3>> seen;  // kinds of config
+    std::set<std::array<bool, 5>> seen;  // kinds of config
     for (const AttentionConfig& config : configs()) {
       if (attention_shared_bytes(attention_, config) > options_.target.gpu->shared_bytes) {
         collector_->reject("tiles that do not fit a multiprocessor's shared memory");
@@ -311,7 +311,9 @@ class AttentionConfigs : public ConfigGroups {
       }
       candidate.config = config;
       candidate.estimate = estimate(config);
-      const bool first_of_kind = seen.insert({config.wgmma, config.rows_in_smem, config.single_kernel}).second;
+      const bool first_of_kind = seen.insert({config.wgmma, config.rows_in_smem, config.single_kernel,
+                                              config.specialized, config.head_splits > 1})
+                                     .second;
       if (first_of_kind || options_.every_shape || has_written_layouts(domains_, partition_, candidate)) {
         collector_->add(candidate);
       } else {
@@ -359,6 +361,29 @@ class AttentionConfigs : public ConfigGroups {
         made.push_back({warps, 1, kWgmmaTile, count, true, true});
       }
     }
+    if (attention_.queries > kWgmmaTile && attention_.keys > kWgmmaTile) add_specialized(made);
+  }
+
+  // Three warpgroups multiply, with 160 registers for each thread, where nothing spills.
+  void add_specialized(std::vector<AttentionConfig>& made) const {
+    const bool narrow = std::max(attention_.inner, attention_.values) <= kMostColumnsOfTwo;
+    const auto add = [&](int warps, int columns, int stages) {
+      made.push_back({warps, 1, columns, stages, true, true, false, true});
+    };
+    if (!attention_.backward) {
+      add(12, kWgmmaTile, 3);
+      if (narrow && !attention_.mask.valid()) add(12, 2 * kWgmmaTile, 2);
+      for (const int stages : {2, 3}) add(8, 2 * kWgmmaTile, stages);
+      add(8, kWgmmaTile, 3);
+    } else {
+      if (narrow) add(12, kWgmmaTile, 3);
+      for (const int stages : {3, 2, 4}) add(8, kWgmmaTile, stages);
+      const int heads = attention_.d_term.valid() ? 1 : static_cast<int>(attention_.heads_per_group());
+      for (int splits = 2; splits <= heads; ++splits) {
+        if (heads % splits == 0 && (splits == 2 || splits == heads))
+          made.push_back({8, 1, kWgmmaTile, 3, true, true, false, true, splits});
+      }
+    }
   }
 
   // Also in one kernel, if few of a block's rows are without a key; with one row tile, since two do not fit a warp's
@@ -368,7 +393,7 @@ class AttentionConfigs : public ConfigGroups {
     for (size_t k = 0; k < count; ++k) {
       AttentionConfig config = made[k];
       config.single_kernel = true;
-      if (config.row_tiles == 1 && can_be_single_kernel(attention_, config) &&
+      if (config.row_tiles == 1 && !config.specialized && can_be_single_kernel(attention_, config) &&
           rows_of_block(config) < 2 * attention_.keys)
         made.push_back(config);
     }
@@ -412,7 +437,28 @@ class AttentionConfigs : public ConfigGroups {
     for (const TensorId tensor : attention_.tensors)
       bytes +=
           tensor.valid() ? static_cast<double>(elements_of(graph_, tensor) * bytes_of(graph_.tensor(tensor).dtype)) : 0;
-    return std::max(2 * scores * products / kTensorFlopPerSecond, bytes / kGpuBytesPerSecond) + kGpuLaunchSeconds;
+    return std::max(2 * scores * products / kTensorFlopPerSecond * imbalance(config), bytes / kGpuBytesPerSecond) +
+           split_seconds(config) + kGpuLaunchSeconds;
+  }
+
+  // Of a kernel with one block on each multiprocessor: how much longer than the average the busiest one takes.
+  double imbalance(const AttentionConfig& config) const {
+    if (!config.specialized) return 1;
+    const int64_t rows = rows_of_block(config);
+    const int64_t shares = attention_.backward ? attention_.heads() / attention_.heads_per_group() * config.head_splits
+                                               : attention_.heads();
+    const int64_t blocks = shares * (((attention_.backward ? attention_.keys : attention_.queries) + rows - 1) / rows);
+    const double longest = attention_.causal && !attention_.window ? 1 / seen_share_ : 1;  // block, to the average
+    return std::max(1.0, longest * options_.target.gpu->multiprocessors / static_cast<double>(blocks));
+  }
+
+  // The sums of each split are written and read once more, as floats.
+  double split_seconds(const AttentionConfig& config) const {
+    if (config.head_splits == 1) return 0;
+    constexpr double kBytes = 2 * sizeof(float);
+    const double sums = static_cast<double>(attention_.heads() / attention_.heads_per_group() * config.head_splits) *
+                        static_cast<double>(attention_.keys * (attention_.inner + attention_.values));
+    return sums * kBytes / kGpuBytesPerSecond + kGpuLaunchSeconds;
   }
 
   const Graph& graph_;

@@ -205,7 +205,7 @@ struct GemmConfig {
 // Fused attention on a GPU's tensor cores: a block of warps owns rows of the scores (columns, in backward's second
 // kernel) and loops over the other index one tile at a time.
 struct AttentionConfig {
-  int warps = 4;          // warps of a block
+  int warps = 4;          // warps of a block that multiply
   int row_tiles = 1;      // tiles of 16 rows that a warp owns
   int tile_columns = 64;  // columns of a tile
   int stages = 2;         // tiles in shared memory: one is loaded while another is processed
@@ -215,6 +215,10 @@ struct AttentionConfig {
   bool rows_in_smem = false;
   // Backward in one kernel, where a block owns all keys: five products instead of seven in two kernels.
   bool single_kernel = false;
+  // Four more warps copy tiles (warp specialization); needs rows_in_smem and 8 or 12 warps.
+  bool specialized = false;
+  // Backward of a specialized kernel: blocks that share the heads of a group; another kernel adds their sums.
+  int head_splits = 1;
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -316,6 +320,7 @@ size_t position_of(const Partition& partition, Attention::Operand operand);
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);
 // Rows of the scores that a block owns.
 int64_t rows_of_block(const AttentionConfig& config);
+int threads_of_block(const AttentionConfig& config);
 // Whether backward can be one kernel: a block owns all keys of one head, and its warps can share the gradients of a
 // tile of queries. Not with wgmma and rows in registers: ptxas 13.0 reuses those registers too early.
 bool can_be_single_kernel(const Attention& attention, const AttentionConfig& config);

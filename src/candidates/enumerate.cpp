@@ -48,7 +48,8 @@ std::string key_of(const Candidate& candidate) {
       put_all(std::array{gpu->width, gpu->row_threads, gpu->threads, gpu->blocks, gpu->prefetch});
   } else if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config)) {
     put_all(std::array{attention->warps, attention->row_tiles, attention->tile_columns, attention->stages,
-                       attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0});
+                       attention->wgmma ? 1 : 0, attention->rows_in_smem ? 1 : 0, attention->single_kernel ? 1 : 0,
+                       attention->specialized ? 1 : 0, attention->head_splits});
   } else if (const auto* cpu_attention = std::get_if<CpuAttentionConfig>(&candidate.config)) {
     put_all(std::array{cpu_attention->tile_queries, cpu_attention->tile_keys, cpu_attention->threads});
   } else if (std::holds_alternative<CudnnConfig>(candidate.config)) {

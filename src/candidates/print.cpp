@@ -63,7 +63,9 @@ std::string text_of(const GemmConfig& config) {
 std::string text_of(const AttentionConfig& config) {
   return concat("attention warps ", config.warps, " row_tiles ", config.row_tiles, " tile_columns ",
                 config.tile_columns, " stages ", config.stages, config.wgmma ? " wgmma" : "",
-                config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "");
+                config.rows_in_smem ? " rows_in_smem" : "", config.single_kernel ? " single_kernel" : "",
+                config.specialized ? " specialized" : "",
+                config.head_splits > 1 ? concat(" head_splits ", config.head_splits) : "");
 }
 
 std::string text_of(const CpuAttentionConfig& config) {
@@ -228,13 +230,17 @@ std::optional<AttentionConfig> parse_attention(const std::vector<std::string>& w
   const bool wgmma = has("wgmma");
   const bool rows_in_smem = wgmma && has("rows_in_smem");
   const bool single_kernel = has("single_kernel");
-  if (words.size() != end) return std::nullopt;
+  const bool specialized = rows_in_smem && has("specialized");
+  const bool is_split = specialized && end + 1 < words.size() && has("head_splits");
+  const std::optional<int> head_splits = is_split ? parse_int(words[end++]) : 1;
+  if (words.size() != end || !head_splits || *head_splits < 1) return std::nullopt;
   for (size_t k = 0; k < kNames.size(); ++k) {
     const std::optional<int> number = parse_int(words[2 + 2 * k]);
     if (words[1 + 2 * k] != kNames[k] || !number || *number < 1) return std::nullopt;
     numbers[k] = *number;
   }
-  return AttentionConfig{numbers[0], numbers[1], numbers[2], numbers[3], wgmma, rows_in_smem, single_kernel};
+  return AttentionConfig{numbers[0],   numbers[1],    numbers[2],  numbers[3],  wgmma,
+                         rows_in_smem, single_kernel, specialized, *head_splits};
 }
 
 std::optional<CpuAttentionConfig> parse_cpu_attention(const std::vector<std::string>& words) {

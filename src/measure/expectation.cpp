@@ -21,7 +21,7 @@ std::string config_family_of(const Candidate& candidate) {
     return concat(word_of(gemm->library), gemm->threads_over_loops ? " over" : "", unfolded);
   }
   if (const auto* attention = std::get_if<AttentionConfig>(&candidate.config))
-    return attention->wgmma ? "attention wgmma" : "attention";
+    return attention->specialized ? "attention specialized" : attention->wgmma ? "attention wgmma" : "attention";
   if (const auto* attention = std::get_if<CpuAttentionConfig>(&candidate.config))
     return concat("attention ", attention->threads);
   if (std::holds_alternative<CudnnConfig>(candidate.config)) return "cudnn";

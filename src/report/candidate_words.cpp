@@ -78,7 +78,9 @@ std::string words_of(const Graph& graph, const Partition& partition, const Kerne
 std::string words_of(const Graph&, const Partition&, const AttentionConfig& config) {
   return concat("fused attention, ", counted(config.warps, "warp"), " of ", 16 * config.row_tiles, " rows, tiles of ",
                 config.tile_columns, " columns, ", counted(config.stages, "stage"), config.wgmma ? ", wgmma" : "",
-                config.rows_in_smem ? ", rows in shared memory" : "", config.single_kernel ? ", one kernel" : "");
+                config.rows_in_smem ? ", rows in shared memory" : "", config.single_kernel ? ", one kernel" : "",
+                config.specialized ? ", warps specialized" : "",
+                config.head_splits > 1 ? concat(", heads split ", config.head_splits, " times") : "");
 }
 
 std::string words_of(const Graph&, const Partition&, const CpuAttentionConfig& config) {

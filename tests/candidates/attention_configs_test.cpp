@@ -187,6 +187,42 @@ TEST(AttentionConfigs, Wgmma) {
   EXPECT_EQ(kinds("gpt2_block_unpacked", {"tiny", "P=64", "J=64"}, true), Kinds{"shared"}) << "causal";
 }
 
+// Specialized configs as text: with more than one warpgroup of queries, where wgmma fits. Three warpgroups need narrow
+// accumulators in backward; heads are split only where a group has several.
+TEST(AttentionConfigs, Specialized) {
+  using Texts = std::set<std::string>;
+  const auto texts = [](const std::string& model, const std::vector<std::string>& sizes, size_t pass, bool has_wgmma) {
+    EnumerateOptions options = without_libraries();
+    options.every_shape = true;
+    options.target.gpu->wgmma = has_wgmma;
+    const EnumeratedAttentions made = enumerated_attentions(model, sizes, options);
+    const PartitionCandidates& entry = made.attentions[pass];
+    Texts found;
+    for (const Candidate& candidate : entry.candidates) {
+      const auto& config = std::get<AttentionConfig>(candidate.config);
+      if (!config.specialized) continue;
+      EXPECT_TRUE(config.wgmma && config.rows_in_smem && !config.single_kernel && config.row_tiles == 1);
+      const std::string text = print_candidate(made.candidates.domains, entry.partition, candidate);
+      const std::optional<Candidate> again = parse_candidate(made.candidates.domains, entry.partition, text);
+      EXPECT_TRUE(again && again->config == candidate.config) << text;
+      found.insert(concat(config.warps, " ", config.tile_columns, " ", config.stages,
+                          config.head_splits > 1 ? concat(" split ", config.head_splits) : ""));
+    }
+    return found;
+  };
+  const std::vector<std::string> narrow = {"tiny", "P=64", "W=64", "J=128"};
+  EXPECT_EQ(texts("bert_encoder", narrow, 0, true), (Texts{"12 64 3", "8 128 2", "8 128 3", "8 64 3"}));
+  EXPECT_EQ(texts("bert_encoder", narrow, 1, true), (Texts{"12 64 3", "8 64 2", "8 64 3", "8 64 4"}));
+  EXPECT_EQ(texts("bert_encoder", {"tiny", "P=128", "W=128", "J=128"}, 1, true), (Texts{"8 64 2", "8 64 3", "8 64 4"}));
+  EXPECT_EQ(texts("bert_encoder", {"tiny", "P=64", "W=64", "J=64"}, 1, true), Texts());
+  EXPECT_EQ(texts("bert_encoder", narrow, 1, false), Texts());
+  const std::vector<std::string> grouped = {"tiny", "P=64", "R=4", "J=128"};
+  EXPECT_EQ(texts("llama_block_without_rope", grouped, 0, true),
+            (Texts{"12 128 2", "12 64 3", "8 128 2", "8 128 3", "8 64 3"}));
+  EXPECT_EQ(texts("llama_block_without_rope", grouped, 1, true),
+            (Texts{"12 64 3", "8 64 2", "8 64 3", "8 64 3 split 2", "8 64 3 split 4", "8 64 4"}));
+}
+
 // If a block owns all keys, and less than twice as many rows.
 TEST(AttentionConfigs, BackwardInOneKernel) {
   const auto rows_of_whole = [](const std::string& keys) {

@@ -318,6 +318,58 @@ inline std::vector<AttentionCase> attention_cases() {
                   p.inner = 64;
                   p.values = 128;
                 }),
+      make_case("specialized", {8, 1, 64, 2, true, true, false, true}, like_bert),
+      make_case("specialized, causal, tiles of 128", {8, 1, 128, 2, true, true, false, true},
+                [](AttentionProblem& p) {
+                  p.batch = {2};
+                  p.causal = true;
+                  p.queries = p.keys = 300;
+                  p.inner = 64;
+                  p.values = 128;
+                  p.dtype = DType::bfloat16;
+                }),
+      make_case("specialized, three warpgroups, causal, partial blocks, a negative scale",
+                {12, 1, 64, 3, true, true, false, true},
+                [](AttentionProblem& p) {
+                  p.batch = {2};
+                  p.causal = true;
+                  p.queries = 250;
+                  p.keys = 330;
+                  p.inner = p.values = 64;
+                  p.rate = 0.3;
+                  p.scales = {-0.25};
+                }),
+      make_case("specialized, masks as bits, causal, more queries than keys", {8, 1, 64, 4, true, true, false, true},
+                [](AttentionProblem& p) {
+                  p.batch = {2};
+                  p.causal = true;
+                  p.queries = 200;
+                  p.keys = 96;
+                  p.inner = p.values = 64;
+                  p.rate = 0.3;
+                  p.mask_bits = true;
+                  p.dtype = DType::bfloat16;
+                }),
+      make_case("specialized, col-major", {8, 1, 128, 2, true, true, false, true},
+                [](AttentionProblem& p) {
+                  p.batch = {2};
+                  p.set_order(AxisOrder::columns_batch_rows);
+                  p.queries = 136;
+                  p.keys = 200;
+                  p.inner = 128;
+                  p.values = 64;
+                  p.rate = 0.3;
+                }),
+      make_case("specialized, heads of a group split, causal", {8, 1, 64, 3, true, true, false, true, 2},
+                [](AttentionProblem& p) {
+                  p.batch = {2, 4};
+                  p.groups = {1};
+                  p.causal = true;
+                  p.queries = p.keys = 140;
+                  p.inner = p.values = 64;
+                  p.rate = 0.3;
+                  p.dtype = DType::bfloat16;
+                }),
       make_case("wgmma", {4, 1, 64, 2, true},
                 [](AttentionProblem& p) { p.queries = p.keys = p.inner = p.values = 64; }),
       make_case("wgmma, several tiles, three stages", {4, 1, 64, 3, true},

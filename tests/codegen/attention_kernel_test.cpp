@@ -294,7 +294,7 @@ TEST_P(AttentionKernel, GridRequestsItsSharedMemory) {
         AttentionConfig{8, 2, 64, 2, false, false, true}}) {
     for (const GpuGrid& grid : launch_of(problem, config).grids) {
       EXPECT_EQ(grid.shared_bytes, attention_shared_bytes(attention, config));
-      EXPECT_EQ(grid.threads, 32 * config.warps);
+      EXPECT_EQ(grid.threads, threads_of_block(config));
     }
   }
 }

@@ -85,6 +85,8 @@ struct Machine {
   Clock clocks[kMaxWarps];
   u32 fences[kMaxThreads];           // fence_async_proxy, by each thread
   u32 released_fences[kMaxThreads];  // those before its last release
+  Clock fenced_clocks[kMaxThreads];  // of its warp, at its last fence
+  u64 fenced_blocks[kMaxThreads];    // the block of that fence
   double exchanged[2][kMaxThreads];
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
@@ -164,7 +166,8 @@ inline void release_fences() {
   m.released_fences[m.thread] = m.fences[m.thread];
 }
 
-inline void named_barrier(int number, int threads) {
+// Whether it completed the barrier.
+inline bool arrive_at(int number, int threads) {
   Machine& m = machine();
   Meeting& meeting = m.barriers[number];
   if (number < 0 || number >= kNamedBarriers || (meeting.arrived != 0 && meeting.expected != threads)) {
@@ -174,14 +177,17 @@ inline void named_barrier(int number, int threads) {
   release_fences();
   meeting.expected = threads;
   meeting.warps |= 1u << m.thread / 32;
-  if (++meeting.arrived < threads) {
-    wait_for_change(meeting.generation, "barrier", static_cast<u32>(number));
-    return;
-  }
+  if (++meeting.arrived < threads) return false;
   order_warps(meeting.warps);
   meeting.arrived = 0;
   meeting.warps = 0;
   ++meeting.generation;
+  return true;
+}
+inline void named_barrier_arrive(int number, int threads) { arrive_at(number, threads); }
+inline void named_barrier(int number, int threads) {
+  if (!arrive_at(number, threads))
+    wait_for_change(machine().barriers[number].generation, "barrier", static_cast<u32>(number));
 }
 // All threads of the block pass it, also if some end early: a barrier that only some reach is a bug of the kernel.
 inline void barrier() { named_barrier(0, machine().threads); }

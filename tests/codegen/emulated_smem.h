@@ -124,7 +124,12 @@ inline unsigned char* write_smem(SmemAddress at, u32 bytes) {
   return data;
 }
 
-inline void fence_async_proxy() { ++machine().fences[thread_number()]; }
+inline void fence_async_proxy() {
+  Machine& m = machine();
+  ++m.fences[m.thread];
+  m.fenced_clocks[m.thread] = m.clocks[m.thread / 32];
+  m.fenced_blocks[m.thread] = m.ran;
+}
 
 // --- cp.async ---
 
@@ -203,6 +208,13 @@ inline void mbarrier_arrive(SmemAddress at) {
   barrier.completed = barrier.arriving;
   barrier.arriving = {};
   ++barrier.phase;
+}
+
+// The copies are done as soon as it is called.
+inline void cp_async_mbarrier_arrive(SmemAddress at) {
+  cp_async_commit();
+  cp_async_wait<0>();
+  mbarrier_arrive(at);
 }
 
 // As on a GPU, a thread that is two phases late waits for another one.

@@ -321,7 +321,7 @@ TEST_F(WarpSpecializedDeathTest, FaultsAreDetected) {
   EXPECT_DEATH(run_fault("early_arrival", 384), "race: ");
   EXPECT_DEATH(run_fault("no_barrier", 384), "race: ");
   EXPECT_DEATH(run_fault("one_of_two_readers", 96), "race: warps 0 and 2 access shared memory at 0 ");
-  EXPECT_DEATH(run_fault("late_fence", 384), "thread [0-9]+ did not call fence_async_proxy");
+  EXPECT_DEATH(run_fault("late_fence", 384), "no fence_async_proxy after thread [0-9]+ wrote it");
   EXPECT_DEATH(run_fault("no_arrival", 384), "deadlock: .*thread 0 waits for mbarrier 65544; thread 128 waits for mb");
   EXPECT_DEATH(run_fault("partial_barrier", 96), "deadlock: .*thread 0 waits for barrier 0; thread 64 has ended");
   EXPECT_DEATH(run_fault("named_barriers", 96), "deadlock: .*thread 0 has ended; thread 64 waits for barrier 2");

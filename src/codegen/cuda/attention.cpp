@@ -13,7 +13,6 @@
 namespace millrace {
 namespace {
 
-constexpr int kWarpThreads = 32;
 constexpr int64_t kPhiloxBlock = 8;    // neighbours of a mask in one Philox block
 constexpr int64_t kRowStatsBytes = 8;  // two floats that backward's first kernel stores for every query
 constexpr int64_t kIntRange = int64_t{1} << 31;
@@ -42,7 +41,7 @@ class AttentionGenerator {
                         sizes_text(config_, "MILLRACE_KERNEL_sizes", attention_shared_bytes(attention_, config_)));
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
-           "attention_forward",
+           config_.specialized ? "attention_forward_specialized" : "attention_forward",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
     } else if (config_.single_kernel) {
@@ -52,12 +51,16 @@ class AttentionGenerator {
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q, Operand::d_k,
             Operand::d_v}});
     } else {
-      made_.scratch_bytes = attention_.heads() * attention_.queries * kRowStatsBytes;
+      made_.scratch_bytes =
+          row_stats_bytes() + (config_.head_splits > 1 ? config_.head_splits * partial_floats() * 4 : 0);
       add({"MILLRACE_KERNEL",
-           "attention_backward_dq",
+           config_.specialized ? "attention_backward_dq_specialized" : "attention_backward_dq",
            Rows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
-      if (attention_.has(Operand::d_k) || attention_.has(Operand::d_v)) add_dk_dv();
+      if (attention_.has(Operand::d_k) || attention_.has(Operand::d_v)) {
+        add_dk_dv();
+        if (config_.head_splits > 1) add_partials();
+      }
       if (attention_.d_term.valid()) add_d_term();
     }
     return std::move(made_);
@@ -72,6 +75,7 @@ class AttentionGenerator {
     const char* function;
     Rows rows;  // of the scores, divided among the blocks
     std::vector<Operand> operands;
+    const char* sizes = "MILLRACE_KERNEL_sizes";
   };
 
   // Elements between neighbours along an axis; 0 without the axis.
@@ -185,12 +189,13 @@ class AttentionGenerator {
 
   // As many as registers and shared memory allow with hardly any spills.
   int64_t resident_blocks(const Kernel& kernel) const {
+    if (config_.specialized) return 1;
     constexpr int64_t kRegisters = 65536;  // of a multiprocessor
     constexpr int64_t kMaxThreadRegisters = 255;
     constexpr int64_t kSmem = 228 << 10;
     constexpr int64_t kReservedSmem = 1024;  // for every block
     constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we support
-    const int64_t threads = int64_t{kWarpThreads} * config_.warps;
+    const int64_t threads = threads_of_block(config_);
     const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMaxThreadRegisters));
     const int64_t by_smem = kSmem / (attention_shared_bytes(attention_, config_) + kReservedSmem);
     return std::max<int64_t>(1, std::min({by_registers, by_smem, kThreads / threads}));
@@ -236,8 +241,10 @@ class AttentionGenerator {
     constant(text, "bool", "kDropout", masked ? 1 : 0);
     constant(text, "bool", "kWgmma", config.wgmma ? 1 : 0);
     constant(text, "bool", "kRowsInSmem", config.rows_in_smem ? 1 : 0);
+    constant(text, "bool", "kSpecialized", config.specialized ? 1 : 0);
     constant(text, "bool", "kSingleKernel", config.single_kernel && attention_.backward ? 1 : 0);
-    constant(text, "int", "kHeadsPerGroup", attention_.heads_per_group());
+    constant(text, "int", "kMembers", attention_.heads_per_group() / config.head_splits);
+    constant(text, "int", "kHeadSplits", config.head_splits);
     constant(text, "int", "kQueries", attention_.queries);
     constant(text, "int", "kKeys", attention_.keys);
     constant(text, "int", "kInner", padded_columns(attention_.inner));
@@ -262,7 +269,8 @@ class AttentionGenerator {
 
   int64_t blocks_of(Rows rows) const {
     const int64_t count = rows == Rows::queries ? attention_.queries : attention_.keys;
-    return (count + rows_of_block(config_) - 1) / rows_of_block(config_);
+    const int64_t own = rows_of_block(rows == Rows::keys ? dk_dv_config() : config_);
+    return (count + own - 1) / own;
   }
 
   void add_signature(const char* name, int threads, int64_t resident, const char* sizes) {
@@ -274,15 +282,40 @@ class AttentionGenerator {
     line(made_.text, 1, "mr::begin();");
   }
 
-  void begin(const Kernel& kernel, int64_t heads) {
-    const int threads = kWarpThreads * config_.warps;
-    add_signature(kernel.name, threads, resident_blocks(kernel), "MILLRACE_KERNEL_sizes");
+  // `head`: the name of the number of a block's head, or group of heads.
+  void begin(const Kernel& kernel, const char* head, int64_t heads) {
+    const AttentionConfig& config = kernel.rows == Rows::keys ? dk_dv_config() : config_;
+    const int threads = threads_of_block(config);
+    add_signature(kernel.name, threads, resident_blocks(kernel), kernel.sizes);
     const int64_t blocks = blocks_of(kernel.rows);
-    // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most keys come first.
-    const bool reversed = attention_.causal && kernel.rows == Rows::queries;
+    made_.grids.push_back({kernel.name, heads * blocks, threads, attention_shared_bytes(attention_, config)});
+    add_block(kernel.rows, head, heads, blocks);
+  }
+
+  // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most tiles come first, of
+  // all heads whose tiles fit the L2 together, so that the multiprocessors finish at about the same time.
+  void add_block(Rows rows, const char* head, int64_t heads, int64_t blocks) {
+    if (!attention_.causal) {
+      line(made_.text, 1, concat("const int block = mr::block_number() % ", blocks, ";"));
+      return line(made_.text, 1, concat("const int ", head, " = mr::block_number() / ", blocks, ";"));
+    }
+    const int64_t together = heads_together(heads);
+    line(made_.text, 1, concat("const int number = mr::block_number() % ", blocks * together, ";"));
     line(made_.text, 1,
-         concat("const int block = ", reversed ? concat(blocks - 1, " - ") : "", "mr::block_number() % ", blocks, ";"));
-    made_.grids.push_back({kernel.name, heads * blocks, threads, attention_shared_bytes(attention_, config_)});
+         concat("const int block = ", rows == Rows::queries ? concat(blocks - 1, " - ") : "", "number / ", together,
+                ";"));
+    line(made_.text, 1,
+         concat("const int ", head, " = mr::block_number() / ", blocks * together, " * ", together, " + number % ",
+                together, ";"));
+  }
+  int64_t heads_together(int64_t heads) const {
+    constexpr int64_t kHalf = 2;
+    constexpr int64_t kShareOfL2 = int64_t{24} << 20;
+    const int64_t rows = std::max(attention_.queries, attention_.keys);
+    const int64_t fit = std::max<int64_t>(1, kShareOfL2 / (kHalf * rows * (attention_.inner + attention_.values)));
+    int64_t together = std::min(heads, fit);
+    while (heads % together != 0) --together;
+    return together;
   }
 
   void add_scale() {
@@ -292,8 +325,7 @@ class AttentionGenerator {
   }
 
   void add(const Kernel& kernel) {
-    begin(kernel, attention_.heads());
-    line(made_.text, 1, concat("const int head = mr::block_number() / ", blocks_of(kernel.rows), ";"));
+    begin(kernel, "head", attention_.heads());
     add_batch_indices("head", attention_.batch, 1);
     std::string arguments = "block";
     for (const Operand operand : kernel.operands) {
@@ -332,23 +364,74 @@ class AttentionGenerator {
     return count;
   }
 
+  // Two accumulators leave room for two warpgroups only.
+  AttentionConfig dk_dv_config() const {
+    constexpr int kWarps = 8;
+    AttentionConfig config = config_;
+    if (config.specialized) config.warps = kWarps;
+    return config;
+  }
+
   // Each block owns rows of keys of one group, and visits the queries of all heads of the group.
   void add_dk_dv() {
-    begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", Rows::keys, {}},
-          attention_.heads() / attention_.heads_per_group());
-    line(made_.text, 1, concat("const int group = mr::block_number() / ", blocks_of(Rows::keys), ";"));
+    const int splits = config_.head_splits;
+    const bool own_sizes = config_.warps != dk_dv_config().warps;
+    const char* const sizes = own_sizes ? "MILLRACE_KERNEL_key_sizes" : "MILLRACE_KERNEL_sizes";
+    if (own_sizes) made_.text += sizes_text(dk_dv_config(), sizes, attention_shared_bytes(attention_, dk_dv_config()));
+    begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", Rows::keys, {}, sizes}, "share", groups() * splits);
+    line(made_.text, 1, concat("const int group = share / ", splits, ";"));
+    if (splits > 1) line(made_.text, 1, concat("const int split = share % ", splits, ";"));
     const SplitBatch batch = split_batch([&](size_t k) { return attention_.is_group(k); });
     add_batch_indices("group", batch.own, 1);
     for (const Operand operand : {Operand::k, Operand::v, Operand::d_k, Operand::d_v}) add_matrix(operand, 1);
     add_scale();
-    add_head_function("query_head", batch.members, {Operand::q, Operand::d_o});
-    line(made_.text, 1, "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
+    add_head_function("query_head", batch.members, {Operand::q, Operand::d_o}, splits);
+    if (splits > 1) add_partials_pointer();
+    line(made_.text, 1,
+         config_.specialized ? concat("mr::attention_backward_dk_dv_specialized<S>(block, query_head, k, v, d_k, d_v, ",
+                                      splits > 1 ? concat("partials + (split * ", groups(), "LL + group) * ",
+                                                          partial_floats() / groups())
+                                                 : "nullptr",
+                                      ", scale);")
+                             : "mr::attention_backward_dk_dv<S>(block, query_head, k, v, d_k, d_v, scale);");
     line(made_.text, 0, "}");
   }
 
-  // NAME(member): what mr::make_NAME makes of these operands of a head, its statistics, mask and score.
-  void add_head_function(const char* name, const std::vector<int64_t>& members, const std::vector<Operand>& operands) {
-    line(made_.text, 1, concat("const auto ", name, " = [&](int member) {"));
+  int64_t groups() const { return attention_.heads() / attention_.heads_per_group(); }
+  int64_t row_stats_bytes() const { return attention_.heads() * attention_.queries * kRowStatsBytes; }
+  // The sums of d_k and d_v of one split.
+  int64_t partial_floats() const {
+    return groups() * attention_.keys * (padded_columns(attention_.inner) + padded_columns(attention_.values));
+  }
+  void add_partials_pointer() {
+    line(made_.text, 1,
+         concat("float* const partials = reinterpret_cast<float*>(args.scratch + ", row_stats_bytes(), "LL);"));
+  }
+
+  // Adds the sums of the blocks that share the heads of a group, in one order.
+  void add_partials() {
+    constexpr int64_t kThreads = 256;
+    const int64_t floats = partial_floats() / groups();
+    const int64_t blocks = (floats + kThreads - 1) / kThreads;
+    constexpr const char* kName = "MILLRACE_KERNEL_partials";
+    add_signature(kName, kThreads, 1, "MILLRACE_KERNEL_sizes");
+    made_.grids.push_back({kName, groups() * blocks, kThreads, 0});
+    line(made_.text, 1, concat("const int block = mr::block_number() % ", blocks, ";"));
+    line(made_.text, 1, concat("const int group = mr::block_number() / ", blocks, ";"));
+    add_partials_pointer();
+    add_batch_indices("group", split_batch([&](size_t k) { return attention_.is_group(k); }).own, 1);
+    for (const Operand operand : {Operand::d_k, Operand::d_v}) add_matrix(operand, 1);
+    line(made_.text, 1,
+         concat("mr::add_partials<S>(block, partials + group * ", floats, "LL, ", partial_floats(), "LL, d_k, d_v);"));
+    line(made_.text, 0, "}");
+  }
+
+  // NAME(member): what mr::make_NAME makes of these operands of a head, its statistics, mask and score. With `splits`,
+  // members are those of the block's split.
+  void add_head_function(const char* name, const std::vector<int64_t>& members, const std::vector<Operand>& operands,
+                         int splits = 1) {
+    line(made_.text, 1, concat("const auto ", name, " = [&](int ", splits > 1 ? "own) {" : "member) {"));
+    if (splits > 1) line(made_.text, 2, concat("const int member = split * ", product(members) / splits, " + own;"));
     add_batch_indices("member", members, 2);
     line(made_.text, 2, concat("const long long head = ", head_number(), ";"));
     std::string arguments;
@@ -394,7 +477,7 @@ class AttentionGenerator {
     const int64_t tiles = (attention_.keys + config.tile_columns - 1) / config.tile_columns;
     made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes", d_term_smem_bytes(config));
     constexpr const char* kName = "MILLRACE_KERNEL_term";
-    const int threads = kWarpThreads * config.warps;
+    const int threads = threads_of_block(config);
     add_signature(kName, threads, 2, "MILLRACE_KERNEL_term_sizes");
     made_.grids.push_back({kName, product(batch.own) * blocks * tiles, threads, d_term_smem_bytes(config)});
     line(made_.text, 1, concat("const int tile = mr::block_number() % ", tiles, ";"));

@@ -75,17 +75,24 @@ MR_DEVICE void formula_squares(float (&scores)[S::kRowTiles][kCount][4], float (
   }
 }
 
-// Rows after the last query are zeros in every operand, so they add nothing. `row`: first row of the block.
-template <class S, class Q, class DO, class M>
-MR_DEVICE void fetch_query_tile(int tile, SmemAddress to, const Q& q, const DO& d_o, const float* row_stats,
-                                const M& mask, int row) {
+// Rows after the last query are zeros in every operand, so they add nothing.
+template <class S, class Q>
+MR_DEVICE void fetch_queries(int tile, SmemAddress to, const Q& q) {
+  fetch_tile<S, S::kTileColumns, S::kInner, RowOrder::in_order>(to, q, tile * S::kTileColumns, S::kQueries);
+}
+template <class S, class DO>
+MR_DEVICE void fetch_gradients(int tile, SmemAddress to, const DO& d_o) {
+  fetch_tile<S, S::kTileColumns, S::kValues, RowOrder::in_order>(to + kSecondTileOffset<S>, d_o, tile * S::kTileColumns,
+                                                                 S::kQueries);
+}
+// What belongs to queries besides: their statistics and mask bits. `row`: first row of the block.
+template <class S, class M>
+MR_DEVICE void fetch_query_data(int tile, SmemAddress to, const float* row_stats, const M& mask, int row) {
   const int first = tile * S::kTileColumns;
-  fetch_tile<S, S::kTileColumns, S::kInner, RowOrder::in_order>(to, q, first, S::kQueries);
-  fetch_tile<S, S::kTileColumns, S::kValues, RowOrder::in_order>(to + kSecondTileOffset<S>, d_o, first, S::kQueries);
   if constexpr (!S::kSingleKernel) {
     MR_UNROLL
-    for (int n = 0; n < S::kTileColumns; n += 32 * S::kWarps) {
-      const int number = n + thread_id();
+    for (int n = 0; n < S::kTileColumns; n += kCopyThreads<S>) {
+      const int number = n + copy_thread<S>();
       const bool in_bounds = first + number < S::kQueries;
       if (number < S::kTileColumns)
         cp_async_8(to + kRowStatsOffset<S> + number * 8, row_stats + typename S::I(in_bounds ? first + number : 0) * 2,
@@ -96,8 +103,8 @@ MR_DEVICE void fetch_query_tile(int tile, SmemAddress to, const Q& q, const DO& 
     static_assert(kMaskRowBytes<S> % 4 == 0);
     constexpr int kWords = S::kTileColumns * kMaskRowBytes<S> / 4;
     MR_UNROLL
-    for (int n = 0; n < kWords; n += 32 * S::kWarps) {
-      const int number = n + thread_id();
+    for (int n = 0; n < kWords; n += kCopyThreads<S>) {
+      const int number = n + copy_thread<S>();
       const int query = first + number * 4 / kMaskRowBytes<S>;
       const int key = row + number * 4 % kMaskRowBytes<S> * 8;
       const bool in_bounds = M::has(query, key);
@@ -106,6 +113,14 @@ MR_DEVICE void fetch_query_tile(int tile, SmemAddress to, const Q& q, const DO& 
                    in_bounds);
     }
   }
+}
+
+template <class S, class Q, class DO, class M>
+MR_DEVICE void fetch_query_tile(int tile, SmemAddress to, const Q& q, const DO& d_o, const float* row_stats,
+                                const M& mask, int row) {
+  fetch_queries<S>(tile, to, q);
+  fetch_gradients<S>(tile, to, d_o);
+  fetch_query_data<S>(tile, to, row_stats, mask, row);
 }
 
 template <class S, int kCount>
@@ -143,20 +158,20 @@ MR_DEVICE QueryHead<Q, DO, M, X> make_query_head(const Q& q, const DO& d_o, cons
   return {q, d_o, row_stats, mask, score};
 }
 
-// The tiles of queries that a block visits: [first, end) of every head of its group, one head after the other. A
-// pipeline numbers them from `first` on.
+// The tiles of queries that a block visits: [first, end) of each of its kMembers heads of a group, one head after the
+// other. A pipeline numbers them from `first` on.
 template <class S>
 struct QueryTiles {
   int first;
   int end;
 
-  MR_DEVICE int last() const { return first + (end - first) * S::kHeadsPerGroup; }
+  MR_DEVICE int last() const { return first + (end - first) * S::kMembers; }
   MR_DEVICE int member(int number) const {
-    if constexpr (S::kHeadsPerGroup == 1) return 0;
+    if constexpr (S::kMembers == 1) return 0;
     return (number - first) / (end - first);
   }
   MR_DEVICE int tile(int number) const {
-    if constexpr (S::kHeadsPerGroup == 1) return number;
+    if constexpr (S::kMembers == 1) return number;
     return first + (number - first) % (end - first);
   }
 };

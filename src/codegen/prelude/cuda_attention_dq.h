@@ -43,6 +43,42 @@ struct RowStats {
       }
     }
   }
+
+  // The same without smem: the four threads of a row share its columns.
+  template <class O, class DO, class L, class Save>
+  MR_DEVICE void compute_from_memory(const O& o, const DO& d_o, const L& log_sum_exp, int row, const Save& save) {
+    MR_UNROLL
+    for (int n = 0; n < S::kRowTiles * 2; ++n) {
+      const int own = row + n / 2 * 16 + fragment_row() + n % 2 * 8;
+      const bool in_bounds = kExactTiling<S> || own < S::kQueries;
+      lse[n / 2][n % 2] = in_bounds ? *log_sum_exp.at(own, 0) * static_cast<float>(kLog2E) : 0.0f;
+      delta[n / 2][n % 2] = reduce_row<Sum>(in_bounds ? share_of_delta(o, d_o, own) : 0.0f);
+      if (fragment_column() == 0) save(own, lse[n / 2][n % 2], delta[n / 2][n % 2]);
+    }
+  }
+
+ private:
+  template <class O, class DO>
+  MR_DEVICE static float share_of_delta(const O& o, const DO& d_o, int row) {
+    constexpr bool kRowMajor = O::kOrder == Order::row_major && DO::kOrder == Order::row_major;
+    constexpr int kNeighbours = kRowMajor ? 8 : 1;
+    float sum = 0;
+    MR_UNROLL_SOME
+    for (int first = 0; first < O::kColumns; first += 4 * kNeighbours) {
+      const int column = first + lane_id() % 4 * kNeighbours;
+      if (O::kColumns % (4 * kNeighbours) != 0 && column >= O::kColumns) continue;
+      if constexpr (kRowMajor) {
+        u32 x[1][4];
+        u32 y[1][4];
+        load_global_16(x[0], o.at(row, column), true);
+        load_global_16(y[0], d_o.at(row, column), true);
+        sum += dot_fragments<typename S::T>(x, y, 0) + dot_fragments<typename S::T>(x, y, 1);
+      } else {
+        sum += widened(*o.at(row, column)) * widened(*d_o.at(row, column));
+      }
+    }
+    return sum;
+  }
 };
 
 // Calls use(score, gradient of its logit, its terms, l, query, key) for the scores of 32 keys, from accumulator `first`

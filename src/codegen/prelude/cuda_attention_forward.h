@@ -23,11 +23,19 @@ MR_DEVICE bool hides_keys(int row, int key) {
          (S::kWindow && key < row + S::kRowTiles * 16 - 1 + S::kFirst);
 }
 
-template <class S, class K, class V>
-MR_DEVICE void fetch_key_tile(int tile, SmemAddress to, const K& k, const V& v) {
-  fetch_tile<S, S::kTileColumns, S::kInner, S::kKeyOrder>(to, k, tile * S::kTileColumns, S::kKeys);
-  fetch_tile<S, S::kTileColumns, S::kValues, S::kKeyOrder>(to + kSecondTileOffset<S>, v, tile * S::kTileColumns,
+template <class S, class K>
+MR_DEVICE void fetch_keys(int tile, SmemAddress stage, const K& k) {
+  fetch_tile<S, S::kTileColumns, S::kInner, S::kKeyOrder>(stage, k, tile * S::kTileColumns, S::kKeys);
+}
+template <class S, class V>
+MR_DEVICE void fetch_values(int tile, SmemAddress stage, const V& v) {
+  fetch_tile<S, S::kTileColumns, S::kValues, S::kKeyOrder>(stage + kSecondTileOffset<S>, v, tile * S::kTileColumns,
                                                            S::kKeys);
+}
+template <class S, class K, class V>
+MR_DEVICE void fetch_key_tile(int tile, SmemAddress stage, const K& k, const V& v) {
+  fetch_keys<S>(tile, stage, k);
+  fetch_values<S>(tile, stage, v);
 }
 
 // The bits of hidden keys, so that the stored mask is complete. `tile`: the first that the block did not visit.
@@ -37,6 +45,23 @@ MR_DEVICE void store_hidden_bits(const M& mask, int row, int tile) {
   for (int key = tile * S::kTileColumns; key < S::kKeys; key += 32) {
     u32 bits[1][S::kRowTiles][2];
     find_mask_bits<S>(bits, mask, row, key);
+  }
+}
+
+// Stores the logarithms of the rows' sums. `factors`: what makes a row's sum of values their mean.
+template <class S, class L, class M>
+MR_DEVICE void store_log_sums(float (&factors)[S::kRowTiles][2], const OnlineSoftmax<S>& softmax, const L& log_sum_exp,
+                              const M& mask, int row) {
+  MR_UNROLL
+  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
+    MR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float sum = reduce_row<Sum>(softmax.row_sum[row_tile][half]);
+      factors[row_tile][half] = mask.scale() / sum;
+      const int own = row + row_tile * 16 + fragment_row() + half * 8;
+      if ((kExactTiling<S> || own < S::kQueries) && fragment_column() == 0)
+        *log_sum_exp.at(own, 0) = softmax.row_max[row_tile][half] * static_cast<float>(1 / kLog2E) + log_of(sum);
+    }
   }
 }
 
@@ -69,7 +94,9 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
     finish_wgmma<S>(scores);
     find_logits<S>(scores, score, terms, row, key);
     if (hides_keys<S>(row, key)) hide_keys<S>(scores, row, key);
-    softmax.update(scores, acc, scale_log2);
+    float rescale[S::kRowTiles][2];
+    softmax.exponentiate(scores, rescale, scale_log2);
+    rescale_rows(acc, rescale);
     MR_UNROLL
     for (int slice = 0; slice < S::kTileColumns; slice += 32) {
       apply_dropout<S>(scores, slice / 8, mask, mask_bits[slice / 32], row, key + slice);
@@ -81,17 +108,7 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
   if constexpr (M::kStoresBits) store_hidden_bits<S>(mask, row, key_tiles<S>(block));
   barrier();
   float factors[S::kRowTiles][2];
-  MR_UNROLL
-  for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
-    MR_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const float sum = reduce_row<Sum>(softmax.row_sum[row_tile][half]);
-      factors[row_tile][half] = mask.scale() / sum;
-      const int own = row + row_tile * 16 + fragment_row() + half * 8;
-      if ((kExactTiling<S> || own < S::kQueries) && fragment_column() == 0)
-        *log_sum_exp.at(own, 0) = softmax.row_max[row_tile][half] * static_cast<float>(1 / kLog2E) + log_of(sum);
-    }
-  }
+  store_log_sums<S>(factors, softmax, log_sum_exp, mask, row);
   store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), o, row, S::kQueries, acc, factors);
 }
 

@@ -48,11 +48,12 @@ MR_DEVICE void load_b(u32 (&b)[4], const P& tile, int row, int column) {
   }
 }
 
-// Waits for wgmma results; the accumulators must not be touched before. With mma there is nothing to wait for.
-template <class S, int kCount>
+// Waits for wgmma results, of all groups but the kPending youngest; the accumulators must not be touched before. With
+// mma there is nothing to wait for.
+template <class S, int kPending = 0, int kCount>
 MR_DEVICE void finish_wgmma(float (&c)[S::kRowTiles][kCount][4]) {
   if constexpr (S::kWgmma) {
-    wgmma_wait();
+    wgmma_wait_but<kPending>();
     MR_UNROLL
     for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
       MR_UNROLL
@@ -81,11 +82,12 @@ MR_DEVICE void multiply_by_transpose(float (&c)[S::kRowTiles][kCount][4], const 
                                      const P& tile, int row) {
   constexpr bool kTransB = P::kOrder == Order::col_major;
   if constexpr (S::kRowsInSmem) {
-    const SmemDescriptor b_descriptor = make_descriptor(tile.address(row, 0));
+    constexpr bool kTransA = R::kOrder == Order::col_major;
+    const SmemDescriptor b_descriptor = make_descriptor(tile.address(row, 0), kTransB ? P::offset_at(64, 0) : 16);
     wgmma_fence();
     MR_UNROLL
     for (int step = 0; step < kColumns / 16; ++step)
-      wgmma_ss<typename S::T, 8 * kCount, R::kOrder == Order::col_major, kTransB, 0>(
+      wgmma_ss<typename S::T, 8 * kCount, kTransA, kTransB, 0>(
           c[0], rows.a_descriptor(step * 16), b_descriptor.advanced(P::offset_at(0, step * 16)), step > 0 ? 1 : 0);
     wgmma_commit();
   } else if constexpr (S::kWgmma) {
@@ -121,19 +123,15 @@ MR_DEVICE void multiply_by_tile(float (&c)[S::kRowTiles][kColumns / 8][4], const
   using T = typename S::T;
   constexpr bool kTransB = P::kOrder == Order::row_major;
   if constexpr (S::kWgmma) {
-    constexpr int kColumnsPerWgmma = kColumns < 64 ? kColumns : 64;
-    const SmemDescriptor b_descriptor = make_descriptor(tile.address(row, column));
+    constexpr int kRunBytes = kTransB ? P::offset_at(0, 64) : 16;
+    const SmemDescriptor b_descriptor = make_descriptor(tile.address(row, column), kRunBytes);
     wgmma_fence();
     MR_UNROLL
     for (int step = 0; step < kSteps; ++step) {
       MR_UNROLL
-      for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
-        wgmma_rs<T, kColumnsPerWgmma, kTransB, 0>(c[row_tile], a[row_tile][step],
-                                                  b_descriptor.advanced(P::offset_at(step * 16, 0)), 1);
-        if constexpr (kColumns == 128)
-          wgmma_rs<T, 64, kTransB, 8>(c[row_tile], a[row_tile][step],
-                                      b_descriptor.advanced(P::offset_at(step * 16, 64)), 1);
-      }
+      for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile)
+        wgmma_rs<T, kColumns, kTransB, 0>(c[row_tile], a[row_tile][step],
+                                          b_descriptor.advanced(P::offset_at(step * 16, 0)), 1);
     }
     wgmma_commit();
   } else {

@@ -35,10 +35,10 @@ MR_DEVICE void store_global_16(void* to, const u32 (&from)[4]) {
 }
 
 // A warp's share of a stage that holds no tile: the last stage before the first tile is consumed, any stage after the
-// barrier that follows the last tile.
+// barrier that follows the last tile. With kSpecialized: of all stages, after the last tile.
 template <class S>
 struct WarpScratch {
-  static constexpr int kBytes = kStageBytes<S> / S::kWarps / 16 * 16;
+  static constexpr int kBytes = (S::kSpecialized ? S::kStages : 1) * kStageBytes<S> / S::kWarps / 16 * 16;
   SmemAddress base;
 
   MR_DEVICE explicit WarpScratch(SmemAddress stage) : base(stage + warp_id() * kBytes) {}
@@ -166,18 +166,30 @@ struct ResidentRows<S, kColumns, M, true> {
   SmemDescriptor warpgroup_rows;  // the 64 rows of this warpgroup
 
   MR_DEVICE void fetch(SmemAddress to, const M& from, int block, int count) {
+    place(to);
+    copy(from, block, count);
+  }
+  MR_DEVICE void place(SmemAddress to) {
     base = to;
     warpgroup_rows = make_descriptor(Rows{to}.address(S::kWarps == 4 ? 0 : warp_uniform(warp_id() / 4 * 64), 0));
-    fetch_tile<S, kBlockRows<S>, kColumns, RowOrder::in_order>(to, from, block * kBlockRows<S>, count);
+  }
+  MR_DEVICE void copy(const M& from, int block, int count) const {
+    fetch_tile<S, kBlockRows<S>, kColumns, RowOrder::in_order>(base, from, block * kBlockRows<S>, count);
   }
   MR_DEVICE void finish(double scale) {
     if (scale >= 0) return;
-    cp_async_commit();
-    cp_async_wait<0>();
-    barrier();
+    if constexpr (!S::kSpecialized) {
+      cp_async_commit();
+      cp_async_wait<0>();
+      barrier();
+    }
     MR_NO_UNROLL
     for (int word = thread_id(); word < kBlockRows<S> * kColumns / 2; word += 32 * S::kWarps)
       store_smem_u32(base + word * 4, load_smem_u32(base + word * 4) ^ 0x80008000u);
+    if constexpr (S::kSpecialized) {
+      fence_async_proxy();
+      consumer_barrier<S>();
+    }
   }
   MR_DEVICE SmemDescriptor a_descriptor(int column) const {
     return warpgroup_rows.advanced(Rows::offset_at(0, column));

@@ -105,7 +105,7 @@ MR_DEVICE void attention_backward(int block, const Q& q, const K& k, const V& v,
                                   const M& mask) {
   static_assert(S::kTileColumns % 32 == 0 && S::kInner % 16 == 0 && S::kValues % 16 == 0);
   static_assert(kSmemBytes<S> == S::kLaunchSmemBytes && (!S::kWgmma || kWgmmaSupported<S>));
-  static_assert(kBlockRows<S> >= S::kKeys && S::kHeadsPerGroup == 1);
+  static_assert(kBlockRows<S> >= S::kKeys && S::kMembers == 1);
   KeyRows<S, K, V> rows(k, v, block);
   if constexpr (!S::kRowsInSmem)
     fetch_tile<S, kBlockRows<S>, S::kInner, RowOrder::in_order>(smem_base() + kRowsOffset<S>, k, 0, S::kKeys);

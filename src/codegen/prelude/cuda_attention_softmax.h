@@ -28,10 +28,11 @@ struct OnlineSoftmax {
     }
   }
 
-  // Replaces scores by exponentials relative to the new maximum, and rescales the sum and the accumulators.
+  // Replaces scores by exponentials relative to the new maximum, and rescales the sum. `rescale`: what rows summed
+  // before must be multiplied by.
   template <int kCount>
-  MR_DEVICE void update(float (&scores)[S::kRowTiles][kCount][4], float (&acc)[S::kRowTiles][S::kValues / 8][4],
-                        float scale_log2) {
+  MR_DEVICE void exponentiate(float (&scores)[S::kRowTiles][kCount][4], float (&rescale)[S::kRowTiles][2],
+                              float scale_log2) {
     MR_UNROLL
     for (int row_tile = 0; row_tile < S::kRowTiles; ++row_tile) {
       MR_UNROLL
@@ -43,14 +44,9 @@ struct OnlineSoftmax {
         new_max = larger_of(row_max[row_tile][half], reduce_row<Largest>(new_max) * scale_log2);
         // If every score so far is hidden, exponentials are relative to 0: -inf less -inf would be NaN.
         const float reference = S::kMayHideTiles && new_max == -infinity() ? 0.0f : new_max;
-        const float rescale = exp2_approx(row_max[row_tile][half] - reference);
+        rescale[row_tile][half] = exp2_approx(row_max[row_tile][half] - reference);
         row_max[row_tile][half] = new_max;
-        float sum = row_sum[row_tile][half] * rescale;
-        MR_UNROLL
-        for (int n = 0; n < S::kValues / 8; ++n) {
-          acc[row_tile][n][2 * half] *= rescale;
-          acc[row_tile][n][2 * half + 1] *= rescale;
-        }
+        float sum = row_sum[row_tile][half] * rescale[row_tile][half];
         MR_UNROLL
         for (int n = 0; n < kCount; ++n) {
           MR_UNROLL
@@ -64,5 +60,12 @@ struct OnlineSoftmax {
     }
   }
 };
+
+template <int kRowTiles, int kCount>
+MR_DEVICE void rescale_rows(float (&acc)[kRowTiles][kCount][4], const float (&rescale)[kRowTiles][2]) {
+  MR_UNROLL
+  for (int n = 0; n < kRowTiles * kCount * 4; ++n)
+    acc[n / 4 / kCount][n / 4 % kCount][n % 4] *= rescale[n / 4 / kCount][n % 4 / 2];
+}
 
 }  // namespace mr

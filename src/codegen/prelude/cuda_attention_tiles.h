@@ -61,10 +61,31 @@ template <class S>
 constexpr bool kExactTiling = S::kQueries % kBlockRows<S> == 0 && S::kKeys % kBlockRows<S> == 0 &&
                               S::kQueries % S::kTileColumns == 0 && S::kKeys % S::kTileColumns == 0;
 
+// Warp specialization (kSpecialized): a warpgroup after the kWarps others only copies. These threads copy tiles.
+constexpr int kProducers = 128;
+template <class S>
+constexpr int kCopyThreads = S::kSpecialized ? kProducers : 32 * S::kWarps;
+template <class S>
+MR_DEVICE int copy_thread() {
+  if constexpr (S::kSpecialized) return assume_non_negative(thread_id() - 32 * S::kWarps);
+  return thread_id();
+}
+
+// A barrier of the threads that multiply.
+template <class S>
+MR_DEVICE void consumer_barrier() {
+  if constexpr (S::kSpecialized) {
+    named_barrier(1, 32 * S::kWarps);
+  } else {
+    barrier();
+  }
+}
+
 // After the stages:
 // - with kRowsInSmem: the block's rows of kInner columns, and in backward those of kValues columns; with kSingleKernel
 //   at least the first (they are all keys);
-// - with kSingleKernel: the gradients of a tile of scores, a line for each key, and the RowStats of all queries.
+// - with kSingleKernel: the gradients of a tile of scores, a line for each key, and the RowStats of all queries;
+// - with kSpecialized: the mbarriers of the rows, and four for each stage.
 template <class S>
 constexpr int kRowsOffset = S::kStages* kStageBytes<S>;
 template <class S>
@@ -78,9 +99,11 @@ template <class S>
 constexpr int kAllRowStatsOffset = kScoreGradientsOffset<S> +
                                    (S::kSingleKernel ? kTileBytes<S, kBlockRows<S>, S::kTileColumns> : 0);
 template <class S>
-constexpr int kSmemBytes = kAllRowStatsOffset<S> + (S::kSingleKernel ? (S::kQueries + S::kTileColumns - 1) /
-                                                                           S::kTileColumns * S::kTileColumns * 8
-                                                                     : 0);
+constexpr int kBarriersOffset = kAllRowStatsOffset<S> + (S::kSingleKernel ? (S::kQueries + S::kTileColumns - 1) /
+                                                                                S::kTileColumns * S::kTileColumns * 8
+                                                                          : 0);
+template <class S>
+constexpr int kSmemBytes = kBarriersOffset<S> + (S::kSpecialized ? (4 * S::kStages + 1) * kMbarrierBytes : 0);
 
 // Order of the keys in the rows of a tile; cuda_attention.h says why they are permuted.
 enum class RowOrder { in_order, permuted };
@@ -107,13 +130,13 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
   constexpr bool kRowMajor = M::kOrder == Order::row_major;
   static_assert(kRowMajor || kRowOrder == RowOrder::in_order);
   constexpr int kChunks = To::kLength / 8;
-  constexpr int kThreads = 32 * S::kWarps;
+  constexpr int kThreads = kCopyThreads<S>;
   constexpr int kLinesPerPass = kThreads / kChunks;
   if constexpr (kLinesPerPass * kChunks == kThreads && (kLinesPerPass & (kLinesPerPass - 1)) == 0) {
     // kLinesPerPass is a power of two: the bits of a line number that vary between passes differ from those that vary
     // between threads. So every address is that of the first pass plus a constant.
-    const int line = thread_id() / kChunks;
-    const int chunk = thread_id() % kChunks;
+    const int line = copy_thread<S>() / kChunks;
+    const int chunk = copy_thread<S>() % kChunks;
     const int own = To::offset(permuted_row<kRowOrder>(line), chunk * 8);
     const int row = first + (kRowMajor ? line : chunk * 8);
     const auto* own_from = from.at(row, kRowMajor ? chunk * 8 : line);
@@ -127,8 +150,8 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
   } else {
     MR_UNROLL
     for (int n = 0; n < To::kLines * kChunks; n += kThreads) {
-      const int line = (n + thread_id()) / kChunks;
-      const int chunk = (n + thread_id()) % kChunks;
+      const int line = (n + copy_thread<S>()) / kChunks;
+      const int chunk = (n + copy_thread<S>()) % kChunks;
       const int row = first + (kRowMajor ? line : chunk * 8);
       if (line < To::kLines)
         cp_async_16(tile_address<S>(to, To::offset(permuted_row<kRowOrder>(line), chunk * 8), 0),

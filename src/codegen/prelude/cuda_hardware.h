@@ -42,6 +42,10 @@ MR_DEVICE void barrier() { __syncthreads(); }
 MR_DEVICE void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+// Arrives at a named barrier without waiting; `threads` counts those that arrive and those that wait.
+MR_DEVICE void named_barrier_arrive(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 MR_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 MR_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 MR_DEVICE float infinity() { return __int_as_float(0x7f800000); }

@@ -208,6 +208,11 @@ MR_DEVICE void mbarrier_init(SmemAddress at, u32 arrivals) {
 MR_DEVICE void mbarrier_arrive(SmemAddress at) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
 }
+// The thread arrives when all copies that it has started are done. It has no chance to call fence_async_proxy for them:
+// threads that wait for the phase do.
+MR_DEVICE void cp_async_mbarrier_arrive(SmemAddress at) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
+}
 // Waits until the phase of this parity has ended: the current one or, without waiting, the one before. So a wait for
 // parity 1 passes a new mbarrier.
 MR_DEVICE void mbarrier_wait(SmemAddress at, u32 parity) {

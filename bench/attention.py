@@ -35,7 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--no-check", dest="check", action="store_false", help="compare only times, not values")
     parser.add_argument("--peers-only", action="store_true", help="leave out Millrace")
     parser.add_argument("--millrace", default=str(ROOT / "millrace"), metavar="COMMAND", help="default: ./millrace")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--out", type=Path, help="JSON file for the results, written after each case")
     return parser.parse_args()
 
 
@@ -125,24 +125,27 @@ def table(rows: list[dict]) -> str:
     return "\n".join(aligned(lines) + failed)
 
 
+def measured_on() -> dict:
+    import torch
+
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return {"circumstances": environment.circumstances(1), "gpu": environment.gpu(), "versions": versions}
+
+
 def main() -> int:
     options = parse_arguments()
     cases = [case for case in CASES if options.only.lower() in case.name.lower()]
     if options.list or not cases:
         print("\n".join(case.name for case in CASES))
         return 0 if options.list else 2
-    rows = []
+    rows: list[dict] = []
+    circumstances = measured_on() if options.out else {}
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(cases):
             rows += run_case(options, case, Path(folder, str(number)))
+            if options.out:
+                options.out.write_text(json.dumps({**circumstances, "rows": rows}, indent=1) + "\n")
     print(table(rows))
-    if options.out:
-        import torch
-
-        versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-        made = {"circumstances": environment.circumstances(1), "gpu": environment.gpu(), "versions": versions,
-                "rows": rows}
-        options.out.write_text(json.dumps(made, indent=1) + "\n")
     return 0 if all("error" not in row for row in rows if row["name"] == MILLRACE) else 1
 
 

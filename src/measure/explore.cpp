@@ -21,6 +21,7 @@
 #include "measure/trial_batch.h"
 #include "measure/trial_log.h"
 #include "measure/trial_times.h"
+#include "measure/unpromising.h"
 #include "measure/wanted_trials.h"
 
 namespace millrace {
@@ -212,6 +213,7 @@ class Explorer {
       choose_ahead(end, ahead);
       wanted_.want(end);  // while kernels compile
       certifier_.look(end);
+      give_up_unpromising();
       if (ahead.empty()) choose_ahead(end, ahead);
       log_trial(now() - begin, "choose", "");
       if (ahead.empty() && (wanted_.want_last() || (is_last_ && certifier_.want_last(end)))) continue;
@@ -228,6 +230,12 @@ class Explorer {
       if (tried_ == before) return Done{};  // there is no time for another trial
     }
     return Done{};
+  }
+
+  // With ceilings the certifier decides what is tried, by bounds.
+  void give_up_unpromising() {
+    if (settings_.exhaustive || settings_.deadline.is_never() || settings_.ceilings.cache_bytes > 0) return;
+    for (const size_t each : unpromising_classes(candidates_, classes_)) classes_.give_up(each);
   }
 
   void choose_ahead(const Deadline& end, std::deque<TrialBatch>& ahead) {

@@ -9,12 +9,6 @@
 namespace millrace {
 namespace {
 
-double least_estimate(const PartitionCandidates& partition) {
-  double least = kNotMeasured;
-  for (const Candidate& candidate : partition.candidates) least = std::min(least, candidate.estimate);
-  return least;
-}
-
 // The alternative that takes the least time by the estimates of its partitions' most promising candidates. Others are
 // tried later: the partitions of an attention that stores its scores can take a thousand times as long as a fused one.
 const std::vector<int>& most_promising(const ChoicePoint& choice_point, const std::vector<double>& estimates) {
@@ -36,6 +30,12 @@ bool may_be_assumed(const Candidate& candidate) {
 }
 
 }  // namespace
+
+double least_estimate(const PartitionCandidates& partition) {
+  double least = kNotMeasured;
+  for (const Candidate& candidate : partition.candidates) least = std::min(least, candidate.estimate);
+  return least;
+}
 
 PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candidates, TimingClassKey timing_class,
                                    SearchMode mode, More more)

@@ -44,6 +44,9 @@ struct TrialId {
   size_t number = 0;
 };
 
+// The least of the listed candidates' estimates.
+double least_estimate(const PartitionCandidates& partition);
+
 enum class SearchMode {
   within_budget,  // the most promising candidates first, as long as the budget lasts
   exhaustive,     // one candidate of every timing class; others of the class only if wanted
@@ -75,6 +78,7 @@ class PartitionClasses {
   void add_recalled(size_t partition, Candidate candidate);
 
   const std::deque<PartitionClass>& all() const { return classes_; }
+  size_t number_of_class(size_t partition) const { return class_of_partition_[partition]; }
   const PartitionClass& class_of(size_t partition) const { return classes_[class_of_partition_[partition]]; }
   const Trial& trial(const TrialId& id) const { return classes_[id.partition_class].trials[id.number]; }
   TrialId trial_of_candidate(size_t partition, size_t candidate) const {

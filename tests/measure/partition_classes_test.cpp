@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "candidates/enumerate.h"
 #include "fusion/fusion_text.h"
@@ -12,6 +13,7 @@
 #include "measure/conversion_trials.h"
 #include "measure/measurements_json.h"
 #include "measure/measurements_maker.h"
+#include "measure/unpromising.h"
 #include "measure/verify.h"
 
 namespace millrace {
@@ -416,17 +418,43 @@ TEST_F(AttentionClasses, TheMostPromisingAlternativeComesFirst) {
 }
 
 // The model expects the same of both, but wgmma can be twice as fast.
-TEST_F(AttentionClasses, WgmmaHasABaselineOfItsOwn) {
+TEST_F(AttentionClasses, WgmmaAndSpecializedWarpsHaveBaselinesOfTheirOwn) {
   for (const PartitionClass& each : classes_->all()) {
     if (!is_attention(each.trials.front())) continue;
-    const auto baselines = [&](bool wgmma) {
-      return std::count_if(each.trials.begin(), each.trials.end(), [&](const Trial& trial) {
-        return trial.baseline && uses_wgmma(trial) == wgmma && !is_by_cudnn(trial);
-      });
-    };
-    EXPECT_EQ(baselines(false), 1);
-    EXPECT_EQ(baselines(true), 1);
+    std::multiset<std::string> families;
+    for (const Trial& trial : each.trials) {
+      if (!trial.baseline || is_by_cudnn(trial)) continue;
+      const auto& config = std::get<AttentionConfig>(trial.candidate->config);
+      families.insert(config.specialized ? "specialized" : config.wgmma ? "wgmma" : "mma");
+    }
+    EXPECT_EQ(families, (std::multiset<std::string>{"mma", "specialized", "wgmma"}));
   }
+}
+
+// Once an alternative is measured, partitions that only clearly slower alternatives use are given up; others are not.
+TEST_F(AttentionClasses, ClearlySlowerAlternativesAreUnpromising) {
+  EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "nothing is measured";
+  const auto note_attentions = [&](double seconds) {
+    for (size_t k = 0; k < classes_->all().size(); ++k) {
+      const PartitionClass& each = classes_->all()[k];
+      if (!is_attention(each.trials.front())) continue;
+      MeasurementRow row;
+      row.outcome = Outcome::measured;
+      row.seconds = seconds;
+      classes_->note({k, 0}, row);
+    }
+  };
+  note_attentions(1);
+  EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "the others are estimated to be faster";
+  note_attentions(1e-9);
+  const std::vector<size_t> found = unpromising_classes(candidates_, *classes_);
+  EXPECT_FALSE(found.empty());
+  for (const size_t each : found) {
+    EXPECT_FALSE(is_attention(classes_->all()[each].trials.front()));
+    classes_->give_up(each);
+  }
+  EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "they were given up";
+  EXPECT_LT(found.size() + 2, classes_->all().size()) << "partitions outside of attentions have no other alternative";
 }
 
 TEST_F(AttentionClasses, CudnnHasABaselineOfItsOwn) {

@@ -372,11 +372,13 @@ struct OpenedDatabase {
   Database database;
 };
 
-// Commands that only read measurements need no permission to write, and create no database.
-Result<OpenedDatabase> open_database(const std::string& path, Measuring measuring) {
+// Commands that only read measurements need no permission to write, and create no database. The user's own may be
+// missing, but not one that the user names.
+Result<OpenedDatabase> open_database(const ExploreOptions& options, const std::string& path, Measuring measuring) {
   std::error_code failed;
   std::optional<TemporaryDirectory> folder;
-  if (measuring != Measuring::within_budget && !std::filesystem::exists(path, failed)) {
+  const bool may_be_missing = measuring == Measuring::assumed || options.database.empty();
+  if (measuring != Measuring::within_budget && may_be_missing && !std::filesystem::exists(path, failed)) {
     Result<TemporaryDirectory> made = TemporaryDirectory::make();
     if (!made) return made.error();
     folder = std::move(*made);
@@ -423,7 +425,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const Result<std::string> path =
       measuring == Measuring::within_budget ? database_path(options.database) : find_database_path(options.database);
   if (!path) return path.error();
-  Result<OpenedDatabase> opened = open_database(*path, measuring);
+  Result<OpenedDatabase> opened = open_database(options, *path, measuring);
   if (!opened) return opened.error();
   Database& database = opened->database;
   const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);

@@ -398,6 +398,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (!budget) return budget.error();
   const Result<Shard> shard = parse_shard(options.shard);
   if (!shard) return shard.error();
+  if (measuring != Measuring::known && options.threads > thread_limit())
+    return Error::make(ErrorKind::bad_input,
+                       concat("--threads ", options.threads, ": the variable OMP_THREAD_LIMIT allows ", thread_limit()),
+                       "unset it, or give fewer threads");
   phases.begin("fusing");
   program.device = options.device;
   Stages stages;

@@ -38,7 +38,7 @@ const char* GemmConditions::why_cpu_library(GemmLibrary library, const GemmShape
   if (options_.lacking.contains({library, type_})) return "oneDNN has no fast products of the type on this processor";
   if (!shape.unit_strides) return "oneDNN: a matrix has no unit stride along either of its indices";
   if (type_ == StoredType::f16 && strides_.has_gaps(shape.chains))
-    return "oneDNN: a result of float16 whose rows are apart";
+    return "oneDNN: a float16 result with gaps between its rows";
   return is_summed(shape.loops) ? "oneDNN: a sum over products needs more than one call" : nullptr;
 }
 
@@ -51,7 +51,7 @@ const char* GemmConditions::why_cpu_epilogue(GemmLibrary library, const GemmChai
   const auto& [column, row] = strides_.result_order(chains);
   if (!is_constant_along(strides_, kV, row) || column.empty() || strides_.step(kC, column) != 1)
     return "oneDNN: a bias runs along an index that has no unit stride in the result";
-  if (strides_.has_gaps(chains)) return "oneDNN: a bias of a result whose rows are apart";
+  if (strides_.has_gaps(chains)) return "oneDNN: a bias of a result with gaps between its rows";
   if (strides_.step(kV, column) != 1) return "oneDNN: a bias has no unit stride";
   return strides_.merges(column, kV) ? nullptr : "oneDNN: a bias's strides do not merge as the matrix's do";
 }

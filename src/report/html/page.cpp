@@ -104,7 +104,7 @@ std::string script_data(std::string json) {
   return concat("<script type=\"application/json\">", json, "</script>");
 }
 
-// Pictures that the script makes into one: with tabs, zoom, search and details.
+// Several pictures that the script shows as one, with tabs, zoom, search and details.
 std::string viewer_html(const std::vector<const Picture*>& pictures, const Shown& most) {
   std::string html = "<div class=\"viewer\">\n";
   std::string missing;

@@ -29,7 +29,7 @@ struct CommandLine {
 
   CLI::App app;
 
-  // Of the command line that was parsed.
+  // What the parsed command line asks for.
   Action action;  // none: a command is missing, or help was asked for
   std::string doing;
   bool quiet = false;

@@ -388,7 +388,7 @@ std::vector<Tensor> make_gradients(const LoadedPlan& plan, const Device& device,
     char* at = static_cast<char*>(gradients.back().data_ptr());
     for (const size_t entry : piece.entries) {
       STD_TORCH_CHECK(plan.argument_gradients[entry].exists,
-                      "millrace: a tensor whose arguments partly have gradients");
+                      "millrace: some arguments of the plan that share a tensor have no gradient");
       pointers.argument_gradients[entry] = at;
       at += plan.argument_gradients[entry].bytes;
     }

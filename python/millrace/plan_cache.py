@@ -153,6 +153,10 @@ def processor() -> str:
 
 
 def _default_threads() -> int:
-    with contextlib.suppress(ValueError):
-        return max(1, int(os.environ.get("OMP_NUM_THREADS", "")))
-    return len(os.sched_getaffinity(0))
+    def wanted(variable: str) -> int | None:
+        with contextlib.suppress(ValueError):
+            return max(1, int(os.environ.get(variable, "")))
+        return None
+
+    count = wanted("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    return min(count, wanted("OMP_THREAD_LIMIT") or count)

@@ -95,6 +95,12 @@ std::string JsonReader::text(const Node& node) {
   return {};
 }
 
+bool JsonReader::boolean(const Node& node) {
+  if (node.json != nullptr && node.json->is_boolean()) return node.json->get<bool>();
+  wrong_type(node, "true or false");
+  return false;
+}
+
 double JsonReader::number(const Node& node) {
   if (node.json == nullptr || !node.json->is_number()) {
     wrong_type(node, "a number");

@@ -32,6 +32,7 @@ class JsonReader {
   void object(const Node& node, const std::vector<std::string>& keys);
   static Node field(const Node& node, const char* key);
   std::string text(const Node& node);
+  bool boolean(const Node& node);
   double number(const Node& node);  // finite
   int64_t integer(const Node& node, int64_t least, int64_t most);
   std::vector<Node> elements(const Node& node);

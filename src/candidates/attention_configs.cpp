@@ -412,7 +412,7 @@ class AttentionConfigs : public ConfigGroups {
     return seen / static_cast<double>(attention_.queries) / static_cast<double>(attention_.keys);
   }
 
-  // Of a score with columns. Each kernel of backward computes the scores and their gradients.
+  // The flop of a score with columns. Each kernel of backward computes the scores and their gradients.
   double products_of(const AttentionConfig& config) const {
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);

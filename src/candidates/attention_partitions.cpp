@@ -59,7 +59,7 @@ void set_rows(Attention& attention, Attention::Operand operand, const AttentionR
   attention.rows[operand] = rows.expression;
 }
 
-// Of an attention that absorbs nothing.
+// The rows of an attention that absorbs no operators.
 AbsorbedRows plain_rows(const AttentionPattern& pattern) {
   return {{pattern.q, {}}, {pattern.k, {}}, {pattern.d_q, {}}, {pattern.d_k, {}}, {}, {}};
 }

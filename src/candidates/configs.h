@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-// Of a core, and of a GPU. Only the order of candidates depends on these.
+// Speeds of a core and of a GPU. Only the order of candidates depends on these.
 inline constexpr double kCpuBytesPerSecond = 8e9;
 inline constexpr double kGpuBytesPerSecond = 3.5e12;
 inline constexpr double kGpuLaunchSeconds = 2e-6;

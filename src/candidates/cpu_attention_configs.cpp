@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Of a core; only the order of candidates depends on them.
+// Speeds of a core. Only the order of candidates depends on them.
 constexpr double kCoreFlopPerSecond = 60e9;
 constexpr double kSecondsPerScore = 5e-10;  // exponentials, conversions, packing
 constexpr double kSecondsPerMask = 5e-10;

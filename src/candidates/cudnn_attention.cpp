@@ -73,7 +73,7 @@ class CudnnAxesFinder {
     return count;
   }
 
-  // Of merged indices; without any, a stride that is never used.
+  // The stride along merged indices; if there are none, a stride that is never used.
   int64_t merged_stride(Operand operand, const std::vector<size_t>& indices) const {
     return indices.empty() ? elements_of(graph_, attention_.tensors[operand]) : batch_stride(operand, indices.back());
   }

@@ -175,7 +175,8 @@ class KernelConfigs : public ConfigGroups {
     return others;
   }
 
-  // About how many bytes a tensor moves if the loops follow one order of a group, and its layout the better of both.
+  // About how many bytes a tensor moves if the loops follow one order of a group, and the tensor has the better of the
+  // layouts that follow its two orders.
   double least_bytes(size_t k, const Group& group, size_t loops) const {
     const PartitionTensor& tensor = tensors_[k];
     if (domain(k).layouts.size() == 1) return tensor.bytes.front();
@@ -559,7 +560,7 @@ std::vector<int> indices_of(const Graph& graph, const Partition& partition, Tens
         if (access.tensor != tensor) continue;
         std::vector<int> indices;
         for (const Position& axis : access.axes) {
-          // Of several indices on one axis, the one with the smallest stride.
+          // If several indices share an axis, the one with the smallest stride.
           int innermost = kNoIndex;
           int64_t stride = 0;
           for (const IndexTerm& term : axis.terms) {

@@ -7,12 +7,12 @@
 namespace millrace {
 namespace {
 
-// Of a core.
+// Costs on one core.
 constexpr double kForkSeconds = 3e-6;
 constexpr double kDrawSeconds = 1e-9;       // per element of a mask
 constexpr double kLoopFlopPerSecond = 2e9;  // of generated loops for a contraction
 
-// Of a GPU.
+// Costs on a GPU.
 constexpr double kGpuDrawSeconds = 5e-13;
 constexpr double kGpuLoopFlopPerSecond = 2e12;
 constexpr double kSector = 32;       // bytes, the unit of memory transfers
@@ -35,7 +35,7 @@ bool follows(const PartitionTensor& tensor, const Layout& layout, const std::vec
   return true;
 }
 
-// Of a contraction; other nests are bound by their bytes.
+// The flop of a contraction; zero for other nests, which are bound by their bytes.
 double flop_of(const Partition& partition) {
   if (partition.kind != PartitionKind::contraction) return 0;
   double flop = 2;

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Of a partition with too many combinations of layouts.
+// Limits for a partition with too many combinations of layouts.
 constexpr size_t kListed = 1000;  // candidates, and a few for each layout of each tensor
 constexpr size_t kListedPerLayout = 4;
 constexpr double kListedCombinations = 6000;   // of layouts, among which those candidates are found

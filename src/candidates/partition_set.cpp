@@ -39,7 +39,7 @@ void PartitionSet::tie(const Partition& one, const Partition& other) {
   const size_t point = choice_point_of(one.operators.front());
   for (const OperatorId op : other.operators) {
     parent_[choice_point_of(op)] = point;
-    parent_[op.at()] = point;  // keeps the way to it short
+    parent_[op.at()] = point;  // path compression
   }
 }
 

@@ -299,7 +299,7 @@ std::string print_partition(const Graph& graph, const Partition& partition) {
     if (shifted) text += concat("shift ", join(partition.shift_of[k], ","), "; ");
   }
   for (const PartitionIndex& index : partition.space) text += index.outer ? "o" : "i";
-  // Of stacked operands: whether they are packed or adjacent.
+  // Whether stacked operands are packed or adjacent.
   for (size_t operand = 0; operand < kOperands; ++operand) {
     if (partition.product.operand(operand).size() > 1) text += partition.product.packed[operand] ? "p" : "a";
   }

@@ -69,7 +69,7 @@ struct GemmCall {
   bool has_auxiliary = false;  // cuBLASLt only: its matrix, which has the layout of C and does not overlap it
   // cuBLASLt only. A call has at most one loop, which does not sum.
   GemmAlgorithm algorithm;
-  // Whether Tensor Cores are allowed. They multiply halves exactly, but round f32 to TF32 first: callers that need
+  // Whether tensor cores are allowed. They multiply halves exactly, but round f32 to TF32 first: callers that need
   // exact f32 pass false.
   bool tensor_cores = true;
 };

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Of a gather or scatter_add; zero of other operators.
+// How many rows a gather or scatter_add can select; zero for other operators.
 int64_t rows_of(const Graph& graph, const Operator& op) {
   if (op.kind == OperatorKind::scatter_add) return graph.extent(op.space[static_cast<size_t>(op.gathered)]);
   if (op.kind != OperatorKind::gather) return 0;

@@ -22,9 +22,9 @@ struct PlanCheck {
 // Fails if an output differs from the reference by more than its storage type allows. float64: 1e-10 of the largest
 // element (or the computed bound, if a gradient is nothing but rounding). float32: the bound that the reference
 // computes. Half precisions: twice the root mean square error of the unfused program with every tensor rounded, over
-// several draws; of these, draws in which rounding decides nothing (reference/decisions.h) if there are enough. A NaN
-// or an infinity must be where the reference has one, or a value that the type cannot hold. `examples`: a file of
-// inputs, as for take_given; empty: random.
+// several draws of inputs. If there are enough draws in which rounding decides nothing (reference/decisions.h), only
+// these count. A NaN or an infinity must be where the reference has one, or a value that the type cannot hold.
+// `examples`: a file of inputs, as for take_given; empty: random.
 Result<PlanCheck> check_plan(const LoadedPlan& loaded, PlanSession& session, double most_seconds,
                              const std::string& examples);
 

@@ -76,7 +76,10 @@ Finding half_precision(const CpuInfo& cpu) {
 
 Finding threads_used() {
   const bool told = std::getenv("OMP_NUM_THREADS") != nullptr;
-  return {"threads", concat(threads(), told ? " (from OMP_NUM_THREADS)" : " (all available)"), "", ""};
+  const char* const from = threads() == thread_limit() ? " (OMP_THREAD_LIMIT allows no more)"
+                           : told                      ? " (from OMP_NUM_THREADS)"
+                                                       : " (all available)";
+  return {"threads", concat(threads(), from), "", ""};
 }
 
 // What may disturb measurements.

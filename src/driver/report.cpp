@@ -98,7 +98,7 @@ Result<Document> document_of_plan(const ReportOptions& options, const std::strin
   if (!report) return report.error();
   report->document.next.insert(report->document.next.end(), taken->left_out.begin(), taken->left_out.end());
   if (!here)
-    report->document.next.insert(
+    report->document.next.emplace(
         report->document.next.begin(),
         "The plan was made on another machine, or with other libraries or threads: the report shows its times, "
         "but other candidates' times are unknown here.");

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kStaleSeconds = 3600;  // no plan is compiled and checked as long
+constexpr double kStaleSeconds = 3600;  // compiling and checking a plan takes less
 
 }  // namespace
 

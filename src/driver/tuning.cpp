@@ -372,11 +372,13 @@ struct OpenedDatabase {
   Database database;
 };
 
-// Commands that only read measurements need no permission to write, and create no database.
-Result<OpenedDatabase> open_database(const std::string& path, Measuring measuring) {
+// Commands that only read measurements need no permission to write, and create no database. The user's own may be
+// missing, but not one that the user names.
+Result<OpenedDatabase> open_database(const ExploreOptions& options, const std::string& path, Measuring measuring) {
   std::error_code failed;
   std::optional<TemporaryDirectory> folder;
-  if (measuring != Measuring::within_budget && !std::filesystem::exists(path, failed)) {
+  const bool may_be_missing = measuring == Measuring::assumed || options.database.empty();
+  if (measuring != Measuring::within_budget && may_be_missing && !std::filesystem::exists(path, failed)) {
     Result<TemporaryDirectory> made = TemporaryDirectory::make();
     if (!made) return made.error();
     folder = std::move(*made);
@@ -396,6 +398,10 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (!budget) return budget.error();
   const Result<Shard> shard = parse_shard(options.shard);
   if (!shard) return shard.error();
+  if (measuring != Measuring::known && options.threads > thread_limit())
+    return Error::make(ErrorKind::bad_input,
+                       concat("--threads ", options.threads, ": the variable OMP_THREAD_LIMIT allows ", thread_limit()),
+                       "unset it, or give fewer threads");
   phases.begin("fusing");
   program.device = options.device;
   Stages stages;
@@ -423,7 +429,7 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const Result<std::string> path =
       measuring == Measuring::within_budget ? database_path(options.database) : find_database_path(options.database);
   if (!path) return path.error();
-  Result<OpenedDatabase> opened = open_database(*path, measuring);
+  Result<OpenedDatabase> opened = open_database(options, *path, measuring);
   if (!opened) return opened.error();
   Database& database = opened->database;
   const Result<std::unique_ptr<KernelMaker>> kernels = kernel_maker_of(machine);

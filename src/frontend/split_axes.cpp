@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostChunks = 16;  // of a join: more are not worth an index
+constexpr int64_t kMostChunks = 16;  // of a join; with more, an index for them does not pay
 constexpr int kMostRounds = 4;       // new indices may suggest new points
 
 // A position as q · unit + r with 0 <= r < unit.

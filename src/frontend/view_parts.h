@@ -14,7 +14,7 @@ std::vector<int64_t> extents_of(const View& view, const std::vector<int>& parts)
 // How many positions these parts count.
 int64_t extent_of(const View& view, const std::vector<int>& parts);
 
-// Whether the part is in no position: the view repeats along it.
+// Whether no position depends on the part, so that the view repeats along it.
 bool is_broadcast(const View& view, int part);
 
 // Whether the axis is one broadcast part.

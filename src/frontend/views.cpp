@@ -111,8 +111,8 @@ SplitPoints points_of_shape(const std::vector<int64_t>& extents) {
   return points;
 }
 
-// The view with one axis for each run of parts between points that it has in common with the new shape. Runs in which
-// the old and the new digits do not fit are copied.
+// Splits the view at the points that it has in common with the new shape, and makes each run of parts between two such
+// points an axis. Runs in which the old and the new digits do not fit are copied.
 std::optional<View> with_fitting_runs(const View& view, const SplitPoints& wanted, Builder& builder,
                                       SourceLocation location) {
   const std::vector<int> parts = all_parts(view);

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// A library runs a contraction; here it is a separate loop nest.
+// A contraction counts as a separate loop nest, since a library runs it.
 LoopNest nest_of(const Neighbourhood& near, const FusionGroup& group) {
   if (near.is_contraction(group.group.members.front().op)) return {~LabelSet{0}, {}, false, 1};
   return *find_loop_nest(near.graph, group.group.dims, group.summary.spaces);

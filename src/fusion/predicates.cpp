@@ -119,7 +119,7 @@ class PredicateChooser {
     return groups;
   }
 
-  // The forward kernels, which no product absorbs, that have a tensor: they read or write it.
+  // The forward kernels that read or write a tensor, without those that a product absorbs.
   std::set<GroupNumber> hosts_of(TensorId tensor) const {
     std::set<GroupNumber> hosts;
     const auto add = [&](OperatorId op) {

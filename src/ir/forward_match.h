@@ -44,7 +44,7 @@ class ForwardMatch : public AttentionMatch {
   const char* match_scores();
   const char* match_chain();
   const char* match_output();
-  // Runs before the gradients are matched: with other readers, they would differ from an attention's.
+  // Runs before the gradients are matched: if others read what the attention computes, its gradients have more terms.
   const char* check_forward() { return read_by_others(made_.forward, {Pass::forward}); }
 };
 

@@ -108,8 +108,8 @@ class SlicePusher {
     return is_slice(graph_, op, op.inputs[use.input]);
   }
 
-  // Into how many slices the operator may be divided. A reduction or contraction into one: that saves work, while
-  // several are faster together.
+  // Into how many slices the operator may be divided. For a reduction or contraction it is one: computing only that
+  // slice saves work, but several slices are computed faster together.
   size_t most_slices(const Operator& op) const {
     const bool whole = op.outputs.size() == 1 && !is_result_[op.outputs[0].tensor.at()] &&
                        std::all_of(op.outputs[0].axes.begin(), op.outputs[0].axes.end(),

@@ -99,7 +99,7 @@ class Verifier {
       for (const IndexTerm& term : axis.terms) repeated = repeated || !indices.insert(term.index).second;
     }
     check(!repeated || op.pass == Pass::backward || is_plain(graph_, op, input), "a diagonal of ",
-          graph_.tensor(input.tensor).name, " is taken of a part, or of an axis as several indices");
+          graph_.tensor(input.tensor).name, " is taken of a slice, or of an axis that several indices count");
   }
 
   // The indices of each axis of an output count its positions like the digits of a number; each is on one axis.

@@ -273,7 +273,7 @@ class Heads {
     head.logits = evaluator_.logits(head.scores, term_at(point));
   }
 
-  // Of a product of a query and any key, before the scale.
+  // The error of the product of a query and any key, before the scale.
   double error_of_operands(int64_t query, const Head& head) const {
     const double* const errors = head.q.tolerance.row(query);
     return sum_of_magnitudes(errors, attention_.inner, head.largest_k) +
@@ -323,7 +323,8 @@ class Heads {
     ScoreMatrix d_logits;
   };
 
-  // The gradients of keys whose rows are not stored as they are, summed over a group of heads: by a point of it.
+  // By a point of each group of heads: the gradients of its keys, summed over its heads. Only for keys whose rows are
+  // not stored as they are.
   using KeyGradients = std::map<int64_t, Sums>;
 
   void compute_head(int64_t point, KeyGradients& key_gradients) {

@@ -43,7 +43,7 @@ struct Wanted {
   std::vector<Conversion> conversions;
 };
 
-// Measurements with a lower bound of every time that is not known.
+// Measurements in which a lower bound takes the place of every unknown time.
 struct BoundedMeasurements {
   Measurements measurements;
   bool every_layout = true;  // false: partitions have candidates with other layouts, which are not listed

@@ -256,7 +256,7 @@ void MeasurementsMaker::add_expected_conversions(const std::vector<int>& tensor_
   }
 }
 
-// Of the conversions between the same layouts, adds those that have an untried candidate.
+// Adds the conversions that have an untried candidate.
 void MeasurementsMaker::add_bounded_conversions(const std::vector<int>& tensor_of, LowerBounds& bounds,
                                                 Measurements& made) {
   const std::vector<UsedLayouts> layouts = used_layouts(made);

@@ -72,8 +72,8 @@ class MeasurementsMaker {
   const Candidates& candidates_;
   const PartitionClasses& classes_;
   ConversionTrials& conversions_;
-  // For each partition, the candidates of its rows by their text; nothing if one does not fit. Cached, since every
-  // batch needs them.
+  // For each partition, the parsed candidate of each text in the database; nothing if the text does not fit the
+  // partition. Cached, since every batch needs them.
   std::vector<std::map<std::string, std::optional<Candidate>>> parsed_;
 };
 

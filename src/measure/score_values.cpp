@@ -54,7 +54,7 @@ Operator operator_of(const ScoreExpression& expression, size_t number) {
   return op;
 }
 
-// The value of a condition at visible scores: follows the logic from a where.
+// The value that a boolean term has where scores are visible: follows a where's condition to the term.
 class Visibility {
  public:
   Visibility(const Graph& graph, const ScoreExpression& expression, size_t term)

@@ -25,8 +25,8 @@ namespace millrace {
 namespace {
 
 constexpr uint64_t kSeed = 20210101;
-// Of few numbers, a wrong candidate may be right by chance: ids that are all equal, a sum whose tanh is 1 in every row.
-// So it is also checked with inputs of other draws.
+// A wrong candidate that computes few numbers may be right by chance: its ids may all be equal, or the tanh of a sum
+// may be 1 in every row. So it is also checked with other inputs.
 constexpr uint64_t kOtherDraws = 3;
 constexpr size_t kFewNumbers = 4096;
 constexpr double kLargeProduct = 3e7;  // products of a contraction

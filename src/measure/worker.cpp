@@ -57,11 +57,11 @@ Result<bool> Worker::is_ready(double timeout_seconds) {
 
 Result<MeasurementRow> Worker::run(const TrialRequest& request, double timeout_seconds) {
   Result<MeasurementRow> row = run_once(request, timeout_seconds);
-  return row && killed_ ? run_once(request, timeout_seconds) : row;
+  return row && in_doubt_ ? run_once(request, timeout_seconds) : row;
 }
 
 Result<MeasurementRow> Worker::run_once(const TrialRequest& request, double timeout_seconds) {
-  killed_ = false;
+  in_doubt_ = false;
   const Result<bool> ready = is_ready(kStartSeconds);
   if (!ready) return ready.error();
   if (!*ready) {
@@ -76,15 +76,16 @@ Result<MeasurementRow> Worker::run_once(const TrialRequest& request, double time
     if (std::optional<MeasurementRow> row = parse_reply(**answer)) return *row;
     child_->kill();
     end();
-    return failed_row(Outcome::crashed, "the worker sent an invalid answer: the candidate overwrote its memory");
+    in_doubt_ = true;
+    return failed_row(Outcome::crashed, "two workers sent invalid answers: the candidate overwrites their memory");
   }
   const bool hung = answer.operator bool();
   const Ending ending = child_->kill();
   end();
   if (hung) return failed_row(Outcome::hung, concat("not finished after ", fixed(timeout_seconds, 1), " s"));
-  killed_ = is_from_outside(ending.signal);
+  in_doubt_ = is_from_outside(ending.signal);
   const std::string last = last_words(ending);
-  const bool no_memory = killed_ || last.find("bad_alloc") != std::string::npos;
+  const bool no_memory = in_doubt_ || last.find("bad_alloc") != std::string::npos;
   return failed_row(no_memory ? Outcome::out_of_memory : Outcome::crashed,
                     concat("the worker ", to_string(ending), last));
 }

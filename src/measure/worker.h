@@ -28,8 +28,8 @@ class Worker {
   // Waits until it can take a request. False if that takes longer than this many seconds; an error if it cannot be
   // started.
   Result<bool> is_ready(double timeout_seconds);
-  // An error only if no worker can be started. If the worker is killed, which may not be the candidate's fault, a new
-  // one tries once more.
+  // An error only if no worker can be started. If the worker is killed or sends an invalid answer, which may not be the
+  // candidate's fault, a new one tries once more.
   Result<MeasurementRow> run(const TrialRequest& request, double timeout_seconds);
 
  private:
@@ -39,7 +39,7 @@ class Worker {
   WorkerCommand command_;
   std::optional<Child> child_;
   bool ready_ = false;
-  bool killed_ = false;  // the last one ended by a signal that a program does not raise by a mistake
+  bool in_doubt_ = false;  // what happened to the last one may not be its candidate's fault
 };
 
 }  // namespace millrace

@@ -57,7 +57,7 @@ enum Formula {
   kTolerance,            // a; and scale · its error + the error from storing it, numbers[0] · |a| + numbers[1]
   kLibraryGelu,          // a + the error of a library's GELU at b
   kLibraryGeluGradient,  // a + the error of a library's gradient, c times the slope at b
-  // Of an attention, whose errors are bounded by formulas of measure/attention_reference_data.h:
+  // Tasks of an attention, whose errors are bounded by formulas of measure/attention_reference_data.h:
   kScore,            // a · number; if is_boolean, -inf unless numbers[0] <= key - query <= numbers[1]
   kLogSum,           // log a + b
   kWeight,           // exp(a - b) / c

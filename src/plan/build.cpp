@@ -81,6 +81,7 @@ class PlanBuilder {
         launch.pass = backward ? Pass::backward : Pass::forward;
         launch.candidate = config.candidate;
         launch.predicted_seconds = config.seconds;
+        launch.estimated = config.low == 0;
         Result<Planned> planned = resolve(std::move(launch));
         if (!planned) return planned.error();
         planned_.push_back(std::move(*planned));

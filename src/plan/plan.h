@@ -45,7 +45,8 @@ struct PlanLaunch {
   std::string candidate;     // as print_candidate writes it
   std::vector<int> buffers;  // reads, then writes; kNoBuffer: a regenerated mask
   double predicted_seconds = 0;
-  std::string function;  // of a generated kernel, in the shared object; empty: a library's product
+  bool estimated = false;  // predicted by a model: the launch was never timed alone
+  std::string function;    // of a generated kernel, in the shared object; empty: a library's product
 };
 
 enum class Fusing {

@@ -55,6 +55,7 @@ Json launch_json(const PlanLaunch& launch) {
   json["candidate"] = launch.candidate;
   json["buffers"] = launch.buffers;
   json["predicted_seconds"] = launch.predicted_seconds;
+  if (launch.estimated) json["estimated"] = true;
   if (!launch.function.empty()) json["function"] = launch.function;
   return json;
 }
@@ -188,7 +189,7 @@ class PlanReader {
     PlanLaunch made;
     const bool conversion = JsonReader::field(node, "partition").json == nullptr;
     const char* const name = conversion ? "conversion_of" : "partition";
-    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "function"});
+    reader_.object(node, {name, "pass", "candidate", "buffers", "predicted_seconds", "estimated", "function"});
     (conversion ? made.conversion_of : made.partition) = text(node, name);
     if (!conversion && made.partition.empty())
       reader_.complain(JsonReader::field(node, name), "it is empty", "give the partition's name");
@@ -200,6 +201,8 @@ class PlanReader {
     for (const Node& number : list(node, "buffers"))
       made.buffers.push_back(static_cast<int>(reader_.integer(number, kNoBuffer, kMostInt)));
     made.predicted_seconds = number(node, "predicted_seconds");
+    if (const Node estimated = JsonReader::field(node, "estimated"); estimated.json != nullptr)
+      made.estimated = reader_.boolean(estimated);
     if (const Node function = JsonReader::field(node, "function"); function.json != nullptr)
       made.function = reader_.text(function);
     return made;

@@ -22,7 +22,7 @@ struct DrawRule {
 
 using DrawRules = std::vector<DrawRule>;  // one per tensor of the graph
 
-// Of all tensors: trials also draw what other kernels compute, in the range that it has for drawn arguments.
+// The rules of all tensors. Trials also draw what other kernels compute, in the range that it has for drawn arguments.
 DrawRules draw_rules(const Graph& graph);
 
 // A drawn element, from a number that is uniform in [-1, 1); not rounded to the type. Of a boolean it is the sign.

@@ -17,7 +17,7 @@ using Samples = std::vector<double>;
 // One per tensor. The rules of computed tensors are not used.
 std::vector<Samples> sample_values(const Graph& graph, const DrawRules& rules);
 
-// Of the finite samples.
+// Statistics of the finite samples.
 struct SampleStatistics {
   size_t count = 0;
   double least = 0;

@@ -45,7 +45,8 @@ std::string most_bytes(const ReportArtefacts& artefacts, const StepMetrics& metr
                            share(static_cast<double>(traffic[k].bytes()), all), ")"));
   const auto most = std::max_element(metrics.after.begin(), metrics.after.end(),
                                      [](const Piece& l, const Piece& r) { return l.bytes < r.bytes; });
-  return concat("Of the tensors, ", join(texts, ", "), " of the ", short_bytes(all), " that launches read and write.",
+  return concat("Of the tensors, ", join(texts, ", "), " of the ", short_bytes(all),
+                " that launches read and write (a tensor counts once for each launch).",
                 most == metrics.after.end() ? ""
                                             : concat(" Of the launches, ", shortened(most->name, kNameLetters),
                                                      " with ", short_bytes(most->bytes), "."));
@@ -88,13 +89,17 @@ std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metric
                            fixed(100 * std::max(0.0, plan.cost / plan.bound - 1), 1), " % above the lower bound of ",
                            shown_seconds(plan.bound), ", which ignores layouts"));
   double limit = 0;
+  double timed = 0;  // launches that have a limit
   for (const Piece& piece : metrics.after) {
     const std::optional<Limit> found = limit_of(piece, metrics.peaks);
     limit += found ? std::min(1.0, found->fraction) * piece.seconds : 0;
+    timed += found ? piece.seconds : 0;
   }
   if (limit > 0)
-    texts.push_back(concat("Memory and arithmetic at the highest rates seen here would take ", shown_seconds(limit),
-                           ", ", share(limit, step_seconds(metrics)), " of it"));
+    texts.push_back(
+        concat("At the highest rates seen here, the memory and arithmetic of the launches that were timed "
+               "would take ",
+               shown_seconds(limit), ", ", share(limit, timed), " of their time"));
   if (artefacts.step_seconds > 0 && plan.cost > 0)
     texts.push_back(concat("The running step takes ", shown_seconds(artefacts.step_seconds), ", ",
                            shown_ratio(artefacts.step_seconds / plan.cost), " times the sum of its launches, ",

@@ -102,11 +102,10 @@ std::string certificate_line(const Exploration& exploration) {
   if (certificate.is_certified())
     return concat("certified: no plan of these ", candidates, " is faster (by more than ",
                   fixed(100 * Certificate::kFaster, 1), " %)");
-  return concat("not certified: no plan of these ", candidates, " takes less than the lower bound of ",
-                shown_seconds(certificate.lower_bound),
-                certificate.step > 0
-                    ? concat(", but untried ones may be faster than the best step, ", shown_seconds(certificate.step))
-                    : "");
+  return concat("not certified: untried candidates may make a plan that is faster",
+                certificate.step > 0 ? concat(" than the best step, ", shown_seconds(certificate.step)) : "",
+                "; what is proved of these ", candidates, " is only that no plan takes less than ",
+                shown_seconds(certificate.lower_bound));
 }
 
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration,

@@ -14,6 +14,7 @@ namespace {
 
 struct Compared {
   double seconds = 0;
+  bool estimated = false;
   std::string implementation;  // the candidate in words
   std::string candidate;
   int order = 0;
@@ -24,6 +25,7 @@ std::map<std::string, Compared> launches_of(const ComparedPlan& compared) {
   for (const PlanLaunch& launch : compared.plan.launches) {
     Compared& into = launches[name_of(launch)];
     into.seconds += launch.predicted_seconds;
+    into.estimated = into.estimated || launch.estimated;
     into.implementation =
         launch.partition.empty() ? "layout conversion" : compared.words.of(launch.partition, launch.candidate);
     into.candidate = launch.candidate;
@@ -85,12 +87,19 @@ DataTable compared_table(std::string id, std::string caption) {
           false};
 }
 
+Cell compared_seconds(const Compared* launch) {
+  if (launch == nullptr) return Cell("–");
+  Cell cell = seconds_cell(launch->seconds);
+  if (launch->estimated) cell.text = concat("~", cell.text);
+  return cell;
+}
+
 std::vector<Cell> compared_cells(const ComparedRow& row) {
   const double change = row.right() - row.left();
   const bool both = row.left() > 0 && row.right() > 0;
   return {row.name,
-          seconds_cell(row.left()),
-          seconds_cell(row.right()),
+          compared_seconds(row.a),
+          compared_seconds(row.b),
           Cell(concat(change < 0 ? "−" : "+", shown_seconds(std::abs(change))), change),
           both ? Cell(fixed(row.right() / row.left(), 2), row.right() / row.left()) : Cell("–"),
           row.a != nullptr ? row.a->implementation : "–",
@@ -123,8 +132,22 @@ std::string shape_of(const PlanProgram& program) {
 
 std::string shown_time(double seconds) { return seconds > 0 ? shown_seconds(seconds) : "not measured"; }
 
-std::vector<std::string> warnings_of(const ComparedPlan& a, const ComparedPlan& b) {
-  std::vector<std::string> warnings;
+size_t estimates_in(const StepPlan& plan) {
+  return static_cast<size_t>(std::count_if(plan.launches.begin(), plan.launches.end(),
+                                           [](const PlanLaunch& launch) { return launch.estimated; }));
+}
+
+// A plan with estimates was made in too short a time, so its sum may be far below a measured one.
+void warn_of_estimates(const char* name, const StepPlan& plan, std::vector<NextStep>& warnings) {
+  const size_t estimates = estimates_in(plan);
+  if (estimates == 0) return;
+  warnings.emplace_back(concat("Warning: ", estimates, " of the ", plan.launches.size(), " launches of ", name,
+                               " were never timed alone. Their times, marked by ~, are estimates, and so is the sum. "
+                               "Compare the measured steps, or optimize again with a larger --budget."));
+}
+
+std::vector<NextStep> warnings_of(const ComparedPlan& a, const ComparedPlan& b) {
+  std::vector<NextStep> warnings;
   const PlanProgram& of_a = a.plan.program;
   const PlanProgram& of_b = b.plan.program;
   if (of_a.text != of_b.text || of_a.entry != of_b.entry)
@@ -132,14 +155,16 @@ std::vector<std::string> warnings_of(const ComparedPlan& a, const ComparedPlan& 
         "Warning: these are plans of different programs. Their times are comparable only if the programs compute the "
         "same.");
   else if (of_a.sizes != of_b.sizes || of_a.dtype != of_b.dtype)
-    warnings.push_back(concat("Warning: the plans have different sizes or storage types: ", shape_of(of_a), " and ",
-                              shape_of(of_b), "."));
+    warnings.emplace_back(concat("Warning: the plans have different sizes or storage types: ", shape_of(of_a), " and ",
+                                 shape_of(of_b), "."));
   if (of_a.layouts != of_b.layouts) warnings.emplace_back("The caller's tensors have different layouts in the plans.");
   if (a.plan.version != b.plan.version) warnings.emplace_back("The plans were made by different versions of Millrace.");
   if (a.plan.device != b.plan.device)
     warnings.emplace_back(
         "The plans were measured on different machines, or with other libraries or threads: their times reflect that "
         "too.");
+  warn_of_estimates("A", a.plan, warnings);
+  warn_of_estimates("B", b.plan, warnings);
   if (a.step_seconds <= 0 || b.step_seconds <= 0)
     warnings.emplace_back("Not both steps were measured: millrace bench PLAN --json > PLAN/times.json measures one.");
   return warnings;
@@ -198,7 +223,8 @@ Document make_comparison(const ComparedPlan& a, const ComparedPlan& b) {
   if (a.step_seconds > 0 || b.step_seconds > 0)
     fact("measured_step_seconds", "a step, measured", a.step_seconds, b.step_seconds, shown_time);
   fact("step_seconds", "a step, as the sum of its launches", a.plan.cost, b.plan.cost, shown_seconds);
-  fact("bound_seconds", "the lower bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
+  if (estimates_in(a.plan) + estimates_in(b.plan) == 0)  // estimates bound nothing
+    fact("bound_seconds", "the lower bound, layouts ignored", a.plan.bound, b.plan.bound, shown_seconds);
   fact("launches", "launches", static_cast<double>(a.plan.launches.size()), static_cast<double>(b.plan.launches.size()),
        short_count);
   fact("arena_bytes", "arena", static_cast<double>(a.plan.arena_bytes), static_cast<double>(b.plan.arena_bytes),

@@ -123,17 +123,17 @@ std::string larger_budget(const Exploration& exploration) {
 }
 
 // Commands that can be pasted.
-std::vector<std::string> next_of(const ReportArtefacts& artefacts) {
-  std::vector<std::string> next;
+std::vector<NextStep> next_of(const ReportArtefacts& artefacts) {
+  std::vector<NextStep> next;
   const std::string again = concat("millrace optimize ", artefacts.words);
   if (!artefacts.exploration.is_complete())
-    next.push_back(concat(again, " --budget ", larger_budget(artefacts.exploration), " tries more candidates."));
+    next.emplace_back(concat(again, " --budget ", larger_budget(artefacts.exploration)), "tries more candidates.");
   if (const std::string tensor = tensor_to_free(artefacts); !tensor.empty())
-    next.push_back(concat(again, " --layout ", shell_word(concat(tensor, "=any")),
-                          " lets Millrace choose the layout of ", tensor,
-                          ", a tensor of the caller; the same goes for the others."));
+    next.emplace_back(concat(again, " --layout ", shell_word(concat(tensor, "=any"))),
+                      concat("lets Millrace choose the layout of ", tensor,
+                             ", which is one of the caller's tensors. It works for each of them."));
   if (!artefacts.folder.empty())
-    next.push_back(concat("millrace bench ", shell_word(artefacts.folder), " times every launch of the plan."));
+    next.emplace_back(concat("millrace bench ", shell_word(artefacts.folder)), "times every launch of the plan.");
   return next;
 }
 

@@ -184,6 +184,7 @@ class Metrics {
 
   // A plan of another machine, of which nothing is known here, counts as measured.
   bool is_estimated(const PlanLaunch& launch) const {
+    if (launch.estimated) return true;
     const auto tried = tried_.find(launch.partition);
     if (launch.partition.empty() || tried == tried_.end()) return false;
     const std::vector<TriedCandidate>& all = tried->second->tried;

@@ -36,6 +36,16 @@ std::string shown_seconds(double seconds) {
   return concat(fixed(seconds * 1e9, 2), " ns");
 }
 
+std::string round_seconds(double seconds) {
+  if (seconds <= 0) return "0";
+  const std::string text = shown_seconds(seconds);
+  const size_t unit = text.find(' ');
+  std::string number = text.substr(0, unit);
+  while (number.back() == '0') number.pop_back();
+  if (number.back() == '.') number.pop_back();
+  return number + text.substr(unit);
+}
+
 std::string shown_bytes(int64_t bytes) {
   constexpr std::array<const char*, 4> kUnits = {" KiB", " MiB", " GiB", " TiB"};
   if (bytes < 1024) return concat(bytes, " B");

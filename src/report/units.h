@@ -17,6 +17,9 @@ std::string shown_ratio(double ratio);
 // "1.23 ms"
 std::string shown_seconds(double seconds);
 
+// "1.5 ms", "100 ns", "0": for the marks of an axis, which are round.
+std::string round_seconds(double seconds);
+
 // "512 B", "1.5 KiB", "20.3 MiB"
 std::string shown_bytes(int64_t bytes);
 

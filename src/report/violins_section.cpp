@@ -42,8 +42,8 @@ constexpr std::array<Side, 7> kSides = {{{"OpenBLAS", "violin openblas", "openbl
                                          {"BLIS", "violin blis", "blis_seconds"},
                                          {"oneDNN", "violin onednn", "onednn_seconds"},
                                          {"MKL", "violin mkl", "mkl_seconds"},
-                                         {"Tensor Cores", "violin openblas", "tensor_cores_seconds"},
-                                         {"no Tensor Cores", "violin blis", "no_tensor_cores_seconds"},
+                                         {"tensor cores", "violin openblas", "tensor_cores_seconds"},
+                                         {"no tensor cores", "violin blis", "no_tensor_cores_seconds"},
                                          {"generated kernels", "violin", "kernels_seconds"}}};
 
 size_t side_of(const std::optional<Candidate>& candidate) {

@@ -58,7 +58,7 @@ void Eliminator::queue_pairs(const UsageTable& table) {
   for (const size_t other : others) pairs_.push({weight_of(table, *kept_[other]), other, table.id});
 }
 
-// The logarithm of the pairs of rows. A column that the join closes counts as fewer rows.
+// The logarithm of the number of pairs of rows. A column that the join closes counts as fewer rows.
 double Eliminator::weight_of(const UsageTable& table, const UsageTable& other) const {
   size_t common = 0;
   size_t closed = 0;

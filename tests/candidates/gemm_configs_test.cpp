@@ -215,8 +215,8 @@ TEST(GemmConfigs, OneDnnNeedsUnitStridesAndNoSumOfProducts) {
 // oneDNN has only a slow reference for a bias, or for float16, if the rows of the result have gaps between them.
 TEST(GemmConfigs, OneDnnHasNoFastCodeForSomeResultsWithGaps) {
   const char* const einsum = "bik,bkj->ibj";
-  EXPECT_TRUE(rejects(product_by_onednn("float16", einsum), "oneDNN: a result of float16 whose rows are apart"));
-  EXPECT_FALSE(rejects(product_by_onednn("bfloat16", einsum), "oneDNN: a result of float16 whose rows are apart"));
+  EXPECT_TRUE(rejects(product_by_onednn("float16", einsum), "oneDNN: a float16 result with gaps between its rows"));
+  EXPECT_FALSE(rejects(product_by_onednn("bfloat16", einsum), "oneDNN: a float16 result with gaps between its rows"));
 }
 
 }  // namespace

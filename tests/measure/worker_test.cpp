@@ -115,6 +115,20 @@ TEST_F(WorkerTest, AWorkerKilledFromOutsideIsStartedAgainForItsCandidate) {
   }
 }
 
+// A worker that an earlier candidate damaged does not make the next candidate a bad one.
+TEST_F(WorkerTest, AWorkerThatSendsAnInvalidAnswerIsStartedAgainForItsCandidate) {
+  for (const std::string answer : {"nonsense", R"({"outcome":"measured","seconds":-1})", ""}) {
+    const std::string once = path(concat("answered ", answer.size()));
+    Worker worker(pretended_worker(
+        concat("  *once*) if [ ! -e '", once, "' ]; then touch '", once, "'; echo '", answer, "'; else\n",
+               R"(    echo '{"outcome":"measured","seconds":1,"low":1,"high":1,"samples":6,)",
+               R"("detail":""}'; fi ;;)", "\n")));
+    const Result<MeasurementRow> row = worker.run(request_of("once"), 60);
+    ASSERT_TRUE(row) << to_string(row.error());
+    EXPECT_EQ(row->outcome, Outcome::measured) << answer << ": " << row->detail;
+  }
+}
+
 TEST_F(WorkerTest, AWorkerThatEndsForLackOfMemoryIsNotCalledACrash) {
   Worker worker(pretended_worker("  *eats*) echo \"  what():  std::bad_alloc\" >&2; kill -ABRT $$ ;;\n"));
   const Result<MeasurementRow> row = worker.run(request_of("eats"), 60);

@@ -13,6 +13,7 @@ StepPlan whole_plan() {
   plan.program.layouts = {{"x", "IB"}};
   plan.program.sizes = {"B=3"};
   plan.launches[0].function = "k_0";
+  plan.launches[0].estimated = true;
   plan.kernels = {"kernels.so", "ab", "cd", "a machine"};
   plan.default_cost = 1.5e-5;
   return plan;
@@ -24,6 +25,7 @@ TEST(PlanJson, ReadsWhatItWrote) {
   ASSERT_TRUE(read) << to_string(read.error());
   EXPECT_EQ(plan_json(*read), text);
   EXPECT_EQ(read->launches[0].function, "k_0");
+  EXPECT_TRUE(read->launches[0].estimated);
   EXPECT_EQ(read->kernels.machine, "a machine");
   EXPECT_EQ(read->program.layouts, whole_plan().program.layouts);
 }

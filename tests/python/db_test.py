@@ -34,11 +34,14 @@ class DbTest(unittest.TestCase):
         self.environment = {**os.environ, "MILLRACE_DATA_DIR": str(self.folder / "data" / "millrace")}
         self.database = self.folder / "data" / "millrace" / "measurements.db"
 
-    def db(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    def millrace(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [BINARY, "db", *arguments], cwd=self.folder, env={**self.environment, **environment},
+            [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment},
             capture_output=True, text=True, timeout=60,
         )
+
+    def db(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        return self.millrace("db", *arguments, **environment)
 
     def succeed(self, *arguments: str, **environment: str) -> str:
         done = self.db(*arguments, **environment)
@@ -146,6 +149,15 @@ class DbTest(unittest.TestCase):
                 self.assertIn("text.py", self.fails(WRONG_USAGE, *arguments, "--db", "text.py"))
                 self.fails(WRONG_USAGE, *arguments, "--db", ".")
                 self.fails(WRONG_USAGE, *arguments, "--db", "absent/x.db")
+
+    def test_a_named_database_must_exist_to_be_read(self) -> None:
+        (self.folder / "layer.py").write_text("def layer(x: float32[2, 3]):\n    return x + 1\n")
+        for command in (["select"], ["report"], ["db", "show"]):
+            with self.subTest(command=command):
+                failed = self.millrace(*command, "layer.py", "--db", "absent.db")
+                self.assertEqual(failed.returncode, WRONG_USAGE, failed.stderr)
+                self.assertIn("cannot open the database 'absent.db'", failed.stderr)
+        self.assertFalse((self.folder / "absent.db").exists())
 
     def test_prune(self) -> None:
         self.import_rows(row("a"), row("b", when="2023-01-01T00:00:00Z"), row("c", device="A100"))

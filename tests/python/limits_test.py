@@ -3,7 +3,7 @@
 import subprocess
 import unittest
 
-from command_test_case import BINARY, DONE, CommandTest
+from command_test_case import BINARY, DONE, WRONG_USAGE, CommandTest
 
 PROGRAM = """
 A = 6
@@ -42,6 +42,17 @@ class LimitsTest(CommandTest):
         for arguments in (("analyze", "small.py"), ("run", "small.py", "--out", "r.safetensors")):
             done = self.limited("-s 64", *arguments)
             self.assertEqual(done.returncode, DONE, done.stderr)
+
+    def test_the_limit_of_openmp_threads(self) -> None:
+        """Libraries would wait for threads that never start."""
+        self.succeed("optimize", "small.py", "--threads", "2", "--budget", "4s", "--out", "two")
+        for command in ("run", "bench"):
+            message = self.fails(WRONG_USAGE, command, "two", OMP_THREAD_LIMIT="1")
+            self.assertIn("by 2 threads: the variable OMP_THREAD_LIMIT allows 1\n  unset it", message)
+        message = self.fails(WRONG_USAGE, "explore", "small.py", "--threads", "2", OMP_THREAD_LIMIT="1")
+        self.assertIn("OMP_THREAD_LIMIT allows 1", message)
+        self.succeed("optimize", "small.py", "--budget", "4s", "--out", "one", OMP_THREAD_LIMIT="1")
+        self.succeed("run", "one", OMP_THREAD_LIMIT="1")
 
     def test_a_compiler_that_a_limit_stops_is_an_error(self) -> None:
         for limit in ("-s 64", "-f 8"):

@@ -252,6 +252,11 @@ window.graphCheck = (() => {
     return at.left >= frame.left - 1 && at.right <= frame.right + 1 && at.top >= frame.top - 1 && at.bottom <= frame.bottom + 1;
   });
   check(inside.length > 0, "the graph does not open on its content");
+  const middle = { x: (frame.left + frame.right) / 2, y: (frame.top + frame.bottom) / 2 };
+  const shows = (test) => [...svg.querySelectorAll(".box")].map((box) => box.getBoundingClientRect()).some((at) =>
+    at.right > frame.left && at.left < frame.right && at.bottom > frame.top && at.top < frame.bottom && test(at));
+  const halves = { left: (at) => at.left < middle.x, right: (at) => at.right > middle.x, upper: (at) => at.top < middle.y, lower: (at) => at.bottom > middle.y };
+  for (const half in halves) check(shows(halves[half]), `the graph opens with nothing in its ${half} half`);
   check(inside.every((box) => box.querySelector("text").getBoundingClientRect().height > 8), "the graph opens too small to read");
   const view = () => svg.viewBox.baseVal.width;
   const [out, more, fit] = [...viewer.querySelectorAll(".bar .group:nth-of-type(3) button")];

@@ -199,7 +199,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(given.read_text(), "my plan/report.html\n")
 
     def test_without_measurements_says_what_to_do(self) -> None:
-        done = run("report", "scaled.py", "--db", "empty.db", cwd=self.folder, code=4)
+        done = run("report", "scaled.py", "--dtype", "float32", "--db", "t.db", cwd=self.folder, code=4)
         self.assertIn("explore", done.stderr)
         self.assertFalse((self.folder / "report.html").exists())
 

@@ -57,6 +57,16 @@ TEST(Answers, EstimatesAreNotGivenAsMeasurements) {
   EXPECT_TRUE(answers[4].second.starts_with("A larger --budget times the ")) << answers[4].second;
 }
 
+TEST(Answers, AnEstimateDoesNotHideHowFastTheOthersAre) {
+  ReportSample sample;
+  sample.plan().launches[0].estimated = true;
+  sample.plan().launches[0].predicted_seconds = 1000;
+  const ReportArtefacts artefacts = sample.artefacts();
+  const std::string distance = answers_of(artefacts, measure_step(artefacts))[3].second;
+  EXPECT_NE(distance.find(" % of their time"), std::string::npos) << distance;
+  EXPECT_EQ(distance.find(" 0 % of their time"), std::string::npos) << distance;
+}
+
 TEST(Answers, ALaunchThatWasTimedAloneIsNoEstimate) {
   ReportSample sample;
   for (const PlanLaunch& launch : sample.plan().launches)

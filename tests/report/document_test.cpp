@@ -17,7 +17,7 @@ Document sample() {
   document.subtitle = std::string("folder\x1b[2J/") + kHostile;
   document.facts = {{"step_seconds", "a step", "2 s", "1 s", "twice as fast", 2.0, 1.0}};
   document.origin = {{"program", kHostile}};
-  document.next = {kHostile};
+  document.next = {std::string(kHostile), {kHostile, kHostile}};
   Section section{"things", "Things", "All things.", {}};
   DataTable table{"launches",
                   "Things by size.",

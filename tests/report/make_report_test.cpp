@@ -68,7 +68,23 @@ TEST(MakeComparison, DifferencesComeFirstAndTheRestIsApart) {
   EXPECT_EQ(document.sections[0].id, "differences");
   EXPECT_EQ(table_of(document, "compared_launches")->rows.size(), 1U);
   EXPECT_EQ(table_of(document, "same_launches")->rows.size(), a.plan().launches.size() - 1);
-  EXPECT_TRUE(document.next.empty()) << join(document.next, "\n");
+  EXPECT_TRUE(document.next.empty()) << document.next.front().text;
+}
+
+TEST(MakeComparison, SaysWhichTimesAreEstimates) {
+  ReportSample a;
+  ReportSample b;
+  a.plan().launches[0].candidate += "!";
+  a.plan().launches[0].estimated = true;
+  const Document document = make_comparison({"a", a.plan(), 2}, {"b", b.plan(), 3});
+  ASSERT_EQ(document.next.size(), 1U);
+  EXPECT_NE(document.next[0].text.find(concat("1 of the ", a.plan().launches.size(), " launches of A")),
+            std::string::npos);
+  const DataTable& differing = *table_of(document, "compared_launches");
+  EXPECT_EQ(differing.rows[0][1].text.front(), '~');
+  EXPECT_NE(differing.rows[0][2].text.front(), '~');
+  EXPECT_TRUE(std::none_of(document.facts.begin(), document.facts.end(),
+                           [](const Fact& fact) { return fact.key == "bound_seconds"; }));
 }
 
 TEST(MakeComparison, WarnsWhenThePlansAreNotComparable) {
@@ -77,12 +93,12 @@ TEST(MakeComparison, WarnsWhenThePlansAreNotComparable) {
   b.plan().program.text += "# changed\n";
   Document document = make_comparison({"a", a.plan(), 2}, {"b", b.plan(), 3});
   ASSERT_FALSE(document.next.empty());
-  EXPECT_NE(document.next[0].find("Warning: these are plans of different programs"), std::string::npos);
+  EXPECT_NE(document.next[0].text.find("Warning: these are plans of different programs"), std::string::npos);
   b.plan().program = a.plan().program;
   b.plan().program.sizes = {"B=8"};
   document = make_comparison({"a", a.plan(), 0}, {"b", b.plan(), 3});
-  EXPECT_NE(document.next[0].find("different sizes"), std::string::npos);
-  EXPECT_NE(document.next.back().find("millrace bench PLAN --json > PLAN/times.json"), std::string::npos);
+  EXPECT_NE(document.next[0].text.find("different sizes"), std::string::npos);
+  EXPECT_NE(document.next.back().text.find("millrace bench PLAN --json > PLAN/times.json"), std::string::npos);
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ TEST(Units, SecondsHaveTheUnitThatFits) {
   EXPECT_EQ(shown_seconds(1.25e-6), "1.25 µs");
   EXPECT_EQ(shown_seconds(8e-8), "80.00 ns");
   EXPECT_EQ(shown_seconds(0), "0.00 µs");
+  EXPECT_EQ(round_seconds(1e-7), "100 ns");
+  EXPECT_EQ(round_seconds(2.5e-3), "2.5 ms");
+  EXPECT_EQ(round_seconds(30), "30 s");
+  EXPECT_EQ(round_seconds(0), "0");
 }
 
 TEST(Units, CountsHaveCommas) {

@@ -32,7 +32,7 @@ class CudaRecorder:
         return result
 
     def call_and_watch(self, function: Callable) -> tuple[object, str | None]:
-        """As call; also the place that waits for the GPU, which cannot be recorded."""
+        """As call. Also returns the line of code that waits for the GPU, which cannot be recorded; None if none does."""
         mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -92,8 +92,8 @@ def _assign(nodes: list[fx.Node], reasons: dict[fx.Node, str], layers: dict[fx.N
 
 def _results_before(nodes: list[fx.Node], layers: dict[fx.Node, str]) -> dict[fx.Node, int]:
     """How many results of the model, outside of its layers, each node depends on, along a path. A region ends at such a
-    result, as the logits that a model returns beside its loss: the loss alone then gives it a gradient, and without the
-    cut a caller who does not use the logits would cause a gradient of zeros."""
+    result. For example, a model returns logits and a loss. If one region computed both, a caller who uses only the loss
+    would give it a gradient of zeros for the logits."""
     after: dict[fx.Node, int] = {}
     for node in nodes:
         after[node] = max((after[operand] + _is_returned(operand, layers) for operand in node.all_input_nodes

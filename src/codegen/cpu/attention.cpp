@@ -206,7 +206,7 @@ class CpuAttentionGenerator {
     if (!attention_.mask.valid()) return {};
     return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
   }
-  // Of the mask as bits, whose last axis is that of the keys: each row begins at a new byte.
+  // The strides, in bytes, of the mask as bits. Its last axis is that of the keys, and each row begins at a new byte.
   std::vector<int64_t> mask_bytes() const {
     constexpr int64_t kBits = 8;
     std::vector<int64_t> strides = mask_strides();

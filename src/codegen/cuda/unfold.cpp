@@ -27,7 +27,7 @@ bool is_small(const StridedCopy& copy) {
   return reach < std::numeric_limits<int32_t>::max() / 4;
 }
 
-// The source's element of the copy's element `number`. The last axis runs fastest.
+// Where element `number` of the copy is in the source. The last axis runs fastest.
 std::string source_of(const StridedCopy& copy, const std::string& number) {
   std::string text = concat("I(", copy.first, ")");
   int64_t inner = 1;

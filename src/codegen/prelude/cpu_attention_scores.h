@@ -117,7 +117,7 @@ struct Added {
     return a + b;
   }
 };
-// Of numbers: NaN may be lost.
+// The larger number; a NaN may be lost.
 struct Larger {
   template <class V>
   static MR_INLINE V of(V a, V b) {

@@ -83,9 +83,7 @@ std::string why_not_numbers(const GemmCall& call) {
   int64_t smallest = std::min({call.m, call.n, call.k});
   for (const GemmLoop& loop : call.loops) smallest = std::min(smallest, loop.extent);
   if (smallest < 1) return concat("an extent of ", smallest, ": each must be at least 1");
-  if (call.threads < 1 || call.threads > omp_get_thread_limit()) {
-    return concat(call.threads, " threads: between 1 and ", omp_get_thread_limit(), " are possible");
-  }
+  if (call.threads < 1) return concat(call.threads, " threads: at least 1 is needed");
   return "";
 }
 
@@ -209,6 +207,11 @@ std::string abilities_of(GemmLibrary library) {
 
 Result<Gemm> Gemm::prepare(const GemmCall& call) {
   const std::string reason = why_not(call);
+  if (reason.empty() && call.threads > omp_get_thread_limit())  // the libraries would wait for threads that never start
+    return Error::make(ErrorKind::bad_input,
+                       concat("a matrix product by ", call.threads, " threads: the variable OMP_THREAD_LIMIT allows ",
+                              omp_get_thread_limit()),
+                       "unset it, or make a plan for fewer threads with --threads");
   if (reason.empty() && call.library == GemmLibrary::onednn) {
     Result<OneDnnGemm> onednn = OneDnnGemm::prepare(call);
     if (!onednn) return onednn.error();

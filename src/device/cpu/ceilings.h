@@ -1,14 +1,14 @@
-// How fast the processor can compute and move data at most, measured, with a margin. Candidates that cannot be fast
-// enough even so need no trial (measure/lower_bounds.h). Test: tests/device/cpu/ceilings_test.cpp
+// How fast the processor can compute and move data at most, measured, with a margin. A candidate that would be too slow
+// even at these rates needs no trial (measure/lower_bounds.h). Test: tests/device/cpu/ceilings_test.cpp
 #pragma once
 
 #include <cstdint>
 
 namespace millrace {
 
-// What is measured is raised by this factor: another moment, or another mix of instructions, may be faster.
+// Measured rates are raised by this factor: at another moment, or with other instructions, they may be higher.
 inline constexpr double kCeilingMargin = 1.25;
-inline constexpr double kMemoryMargin = 2;  // other processes use the memory too, now more and then less
+inline constexpr double kMemoryMargin = 2;  // other processes use the memory too, sometimes more, sometimes less
 
 // Per second. 0: unknown, no limit.
 struct Ceilings {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -97,6 +98,14 @@ void tighten_by(GroupLimits& limits, const std::string& folder) {
     tighten(limits.memory, number_in(system_text(folder + file)).value_or(0));
 }
 
+// The first number of a variable that OpenMP reads: further ones are for nested regions.
+std::optional<int> threads_in(const char* variable) {
+  constexpr int64_t kMost = 1 << 16;
+  const char* const text = std::getenv(variable);
+  const std::optional<int64_t> count = text != nullptr ? number_in(trimmed(split(text, ',').front())) : std::nullopt;
+  return count && *count <= kMost ? std::optional(static_cast<int>(*count)) : std::nullopt;
+}
+
 }  // namespace
 
 std::string system_text(const std::string& path) {
@@ -179,14 +188,10 @@ CpuInfo cpu_info() {
 std::string CpuInfo::identity() const { return concat(model, " ", sha256(features).substr(0, 16)); }
 
 int threads() {
-  constexpr int64_t kMost = 1 << 16;
-  const char* wanted = std::getenv("OMP_NUM_THREADS");
-  if (wanted != nullptr) {
-    const std::string first = split(wanted, ',').front();  // further numbers are for nested regions
-    const std::optional<int64_t> count = number_in(trimmed(first));
-    if (count && *count <= kMost) return static_cast<int>(*count);
-  }
-  return cpu_info().cores;
+  const std::optional<int> wanted = threads_in("OMP_NUM_THREADS");
+  return std::min(wanted ? *wanted : cpu_info().cores, thread_limit());
 }
+
+int thread_limit() { return threads_in("OMP_THREAD_LIMIT").value_or(std::numeric_limits<int>::max()); }
 
 }  // namespace millrace

@@ -21,8 +21,10 @@ struct CpuInfo {
 
 CpuInfo cpu_info();
 
-// The first number of $OMP_NUM_THREADS if it is set and valid, else the cores that we may use.
+// The first number of $OMP_NUM_THREADS if it is set and valid, else the cores that we may use; at most thread_limit().
 int threads();
+// $OMP_THREAD_LIMIT if it is set and valid, else the most that a number of threads can be.
+int thread_limit();
 
 // A file of /proc or /sys without surrounding whitespace; "" if it is missing.
 std::string system_text(const std::string& path);

@@ -32,7 +32,7 @@ struct OneDnnProduct {
   OneDnnMatrix c;
   bool scaled = false;  // false: the factor is 1
   bool adds = false;    // false: there is no D
-  // Whether the same vector is added to each row. To each column the library adds it only by its slow reference.
+  // Whether the same vector is added to each row. For columns the library has only slow reference code.
   bool has_bias = false;
   Activation activation = Activation::none;  // f: not gelu_gradient
   int threads = 1;                           // of OpenMP, whenever it runs

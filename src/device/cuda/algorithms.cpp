@@ -114,7 +114,7 @@ class Search {
     }
   }
 
-  // Matrices aligned as it requires; with or without Tensor Cores, as requested.
+  // Matrices aligned as it requires; with or without tensor cores, as requested.
   bool is_for_this_product(const cublasLtMatmulAlgo_t& algorithm, bool tensor_cores) const {
     const auto flags = product_.capability<uint64_t>(algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, 0);
     const bool on_tensor_cores = (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK) != 0;

@@ -46,7 +46,8 @@ std::string document_json(const Document& document) {
     root["facts"][fact.key] = {{"before", value_or_null(fact.before_value)},
                                {"after", value_or_null(fact.after_value)}};
   for (const auto& [question, answer] : document.answers) root["answers"][question] = answer;
-  root["next"] = document.next;
+  root["next"] = Json::array();
+  for (const NextStep& step : document.next) root["next"].push_back(step.all());
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
       if (block.table) root["tables"][block.table->id] = table_json(*block.table);

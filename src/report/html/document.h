@@ -20,6 +20,16 @@ struct Cell {
   std::string more;  // under the text, smaller
 };
 
+struct NextStep {
+  NextStep(std::string told) : text(std::move(told)) {}  // NOLINT(google-explicit-constructor): most have no command
+  NextStep(std::string command, std::string told) : command(std::move(command)), text(std::move(told)) {}
+
+  std::string all() const { return command.empty() ? text : command + " " + text; }
+
+  std::string command;  // to be pasted; empty: none
+  std::string text;     // what it does
+};
+
 struct Column {
   std::string key;    // in JSON and CSV
   std::string title;  // for people
@@ -96,7 +106,7 @@ struct Document {
   std::vector<std::pair<std::string, std::string>> origin;   // machine, version, date, …
   std::vector<std::pair<std::string, std::string>> answers;  // questions of a reader, answered in a sentence or two
   std::string next_title = "What to do next:";
-  std::vector<std::string> next;  // what to do, with commands
+  std::vector<NextStep> next;  // what to do
   std::vector<Section> sections;
 };
 

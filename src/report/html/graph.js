@@ -3,6 +3,7 @@
 (() => {
   const kReadable = 0.9;  // pixels of the screen for one of the picture, at least, when it opens
   const kLargest = 4;
+  const kMargin = 8;  // of the picture, around a box at the edge of the frame
 
   // One picture: which section of it is visible.
   class Stage {
@@ -38,17 +39,30 @@
       this.apply();
     }
     fit() { this.look(this.width / 2, this.height / 2, this.fitting()); }
-    // All of it if that is readable, else its first operator or launch.
+    // All of it if that is readable, else its first operator or launch, and as much of the others as fits.
     open() {
       if (this.opened) return;
       this.opened = true;
       if (this.fitting() >= kReadable) return this.fit();
-      const first = this.boxes.find((box) => box.querySelector(".node")) || this.boxes[0];
-      const at = first.getBBox();
+      const first = (this.boxes.find((box) => box.querySelector(".node")) || this.boxes[0]).getBBox();
       const { w, h } = this.size();
-      const wide = this.width * kReadable <= w ? this.width / 2 : at.x + at.width / 2;
-      this.look(wide, Math.max(at.y + at.height, h / kReadable / 2), kReadable);
+      const seen = { w: w / kReadable, h: h / kReadable };
+      const y = Math.max(first.y + first.height, seen.h / 2);
+      const x = this.width <= seen.w ? this.width / 2 : this.fullest(first, y - seen.h / 2, seen) + seen.w / 2;
+      this.look(x, y, kReadable);
       return undefined;
+    }
+    // The left edge of the window of this height and size that shows most of the boxes, and all of the first one.
+    fullest(first, top, seen) {
+      const most = Math.max(0, Math.min(first.x - kMargin, this.width - seen.w));
+      const least = Math.min(most, Math.max(0, first.x + first.width + kMargin - seen.w));
+      const boxes = this.boxes.map((box) => box.getBBox());
+      const common = (from, to, low, high) => Math.max(0, Math.min(to, high) - Math.max(from, low));
+      const shown = (left) => boxes.reduce((sum, { x, y, width, height }) =>
+        sum + common(x, x + width, left, left + seen.w) * common(y, y + height, top, top + seen.h), 0);
+      const edges = boxes.flatMap(({ x, width }) => [x - kMargin, x + width + kMargin - seen.w]);
+      const lefts = [(least + most) / 2, ...edges.filter((left) => left > least && left < most), least, most];
+      return lefts.reduce((best, left) => shown(left) > shown(best) + 1 ? left : best);
     }
     zoom(by, x = this.size().w / 2, y = this.size().h / 2) {
       const scale = Math.max(Math.min(this.fitting(), 0.1), Math.min(this.scale * by, kLargest));

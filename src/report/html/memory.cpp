@@ -26,8 +26,10 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   if (plan.arena_bytes == 0)
     svg.text({kMemoryLeft, kMemoryTop + kMemoryHeight / 2}, "nothing: all that the step writes is the caller's",
              "label");
-  for (int k = 0; k <= 4 && plan.arena_bytes > 0; ++k) {
-    const int64_t offset = plan.arena_bytes * k / 4;
+  constexpr int kMemoryTicks = 5;
+  int64_t tick = 1;  // a power of two, so that bytes are round in their units
+  while (tick * kMemoryTicks < plan.arena_bytes) tick *= 2;
+  for (int64_t offset = 0; offset <= plan.arena_bytes && plan.arena_bytes > 0; offset += tick) {
     svg.line({kMemoryLeft, y(offset)}, {kMemoryWidth - 10, y(offset)}, "grid");
     svg.text({kMemoryLeft - 6, y(offset) + 4}, short_bytes(static_cast<double>(offset)), "label", "end");
   }

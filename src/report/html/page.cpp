@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kShort = 16;      // bytes of a text that stays on one line
 constexpr size_t kMostText = 600;  // characters of a cell
+constexpr size_t kMostOpen = 120;  // characters below a cell's text; more of them are folded
+constexpr size_t kMostFolded = 48;
 
 // How much of a document the page shows; JSON, CSV and picture files contain all of it.
 struct Shown {
@@ -41,12 +43,19 @@ std::string folded(bool is, const std::string& caption, const std::string& conte
   return is ? concat("<details><summary>", escape_html(caption), "</summary>", content, "</details>\n") : content;
 }
 
+std::string more_html(const std::string& more) {
+  const std::string html = concat("<small>", escape_html(more), "</small>");
+  if (more.size() <= kMostOpen) return html;
+  return concat("<details class=\"more\"><summary>", escape_html(shortened(more, kMostFolded)), "</summary>", html,
+                "</details>");
+}
+
 std::string cell_html(const Cell& cell, const Column& column) {
   const bool is_short = cell.text.size() <= kShort;
   std::string html = concat("<td", column.number ? " class=\"number\"" : is_short ? " class=\"short\"" : "");
   if (cell.value) html += concat(" data-v=\"", exact(*cell.value), "\"");
   html += concat(">", escape_html(shortened(cell.text, kMostText)));
-  if (!cell.more.empty()) html += concat("<small>", escape_html(shortened(cell.more, kMostText)), "</small>");
+  if (!cell.more.empty()) html += more_html(shortened(cell.more, kMostText));
   return html + "</td>";
 }
 
@@ -95,7 +104,7 @@ std::string script_data(std::string json) {
   return concat("<script type=\"application/json\">", json, "</script>");
 }
 
-// Pictures that the script makes into one: with tabs, zoom, search and details.
+// Several pictures that the script shows as one, with tabs, zoom, search and details.
 std::string viewer_html(const std::vector<const Picture*>& pictures, const Shown& most) {
   std::string html = "<div class=\"viewer\">\n";
   std::string missing;
@@ -173,7 +182,9 @@ std::string page_html(const Document& document, const Shown& most) {
   html += "</dl>\n";
   if (!document.next.empty()) {
     html += concat(tag("p", "", document.next_title), "<ul>");
-    for (const std::string& line : document.next) html += tag("li", "", line);
+    for (const NextStep& step : document.next)
+      html += concat("<li>", step.command.empty() ? "" : tag("code", "", step.command) + " ", escape_html(step.text),
+                     "</li>\n");
     html += "</ul>";
   }
   html += "</section>\n<nav>";

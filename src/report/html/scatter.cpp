@@ -51,8 +51,8 @@ void draw_axes(Svg& svg, const Decades& decades, const ScatterTitles& titles) {
     svg.line(foot, {foot.x, kScatterTop}, "grid");
     svg.line(side, {kScatterRight, side.y}, "grid");
     const bool last = power > decades.high - 0.5;
-    svg.text({foot.x, kScatterBottom + 16}, shown_seconds(seconds), "label", last ? "end" : "middle");
-    svg.text({kScatterLeft - 6, side.y + 4}, shown_seconds(seconds), "label", "end");
+    svg.text({foot.x, kScatterBottom + 16}, round_seconds(seconds), "label", last ? "end" : "middle");
+    svg.text({kScatterLeft - 6, side.y + 4}, round_seconds(seconds), "label", "end");
   }
   svg.text({(kScatterLeft + kScatterRight) / 2, kScatterBottom + 38}, titles.across, "label", "middle");
   svg.text({6, 14}, titles.up, "label");

@@ -82,13 +82,13 @@ Picture search_picture(const std::vector<ExplorationPoint>& points) {
   if (seconds > 0 && step > 0) {
     const Panel steps{seconds, 1.1 * step, kStepTop, kStepBottom};
     const Panel tried{seconds, 1.1 * std::max(1.0, points.back().tried), kTriedTop, kTriedBottom};
-    draw_axes(svg, steps, shown_seconds);
+    draw_axes(svg, steps, round_seconds);
     draw_axes(svg, tried, short_count);
     draw_seconds(svg, tried);
     draw_curve(svg, steps, points, &ExplorationPoint::bound, "lower bound", "series bound");
     draw_curve(svg, steps, points, &ExplorationPoint::step, "best step", "series step");
     draw_curve(svg, tried, points, &ExplorationPoint::tried, "candidates tried", "series tried");
-    svg.text({kLeft, kStepTop - 14}, "seconds of a step", "label");
+    svg.text({kLeft, kStepTop - 14}, "time of a step", "label");
     svg.text({kLeft, kTriedTop - 14}, "candidates tried", "label");
   }
   return {"search",

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "report/html/pictures.h"
+#include "report/units.h"
 
 namespace millrace {
 namespace {
@@ -24,8 +25,7 @@ std::string short_count(double number) {
   if (number >= 1e12) return concat(digits(number / 1e12), " T");
   if (number >= 1e9) return concat(digits(number / 1e9), " G");
   if (number >= 1e6) return concat(digits(number / 1e6), " M");
-  if (number >= 1e4) return concat(digits(number / 1e3), " k");
-  return number == std::floor(number) ? fixed(number, 0) : digits(number);
+  return number == std::floor(number) || number >= 1e4 ? with_commas(number) : digits(number);
 }
 
 std::string short_bytes(double bytes) {

@@ -74,7 +74,7 @@ std::string document_text(const Document& document, bool colours) {
   }
   if (const DataTable* launches = launches_of(document); launches != nullptr) text += concat("\n", slowest(*launches));
   text += "\n";
-  for (const std::string& line : document.next) text += lines_of(line, "");
+  for (const NextStep& step : document.next) text += lines_of(step.all(), "");
   return text;
 }
 

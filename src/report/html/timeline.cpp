@@ -54,7 +54,7 @@ void draw_ticks(Svg& svg, double most, double scale, double bottom) {
   for (int k = 0; tick * k <= most * 1.001; ++k) {
     const double x = kTimelineLeft + tick * k * scale;
     svg.line({x, bottom}, {x, bottom + 5}, "axis");
-    svg.text({x, bottom + 18}, k == 0 ? "0" : shown_seconds(tick * k), "label", "middle");
+    svg.text({x, bottom + 18}, round_seconds(tick * k), "label", "middle");
   }
   svg.text({6, bottom + 18}, "time", "label weak");
 }

@@ -19,7 +19,7 @@ constexpr double kHalf = 15;  // half of a violin's greatest height
 constexpr size_t kPlaces = 40;
 constexpr double kMostTimes = 10;
 constexpr double kMostTimesOfASide =
-    30;  // limit for a side whose fastest is this slow, for example without Tensor Cores
+    30;  // limit for a side whose fastest is this slow, for example without tensor cores
 constexpr size_t kReasonLength = 94;
 constexpr size_t kRowNameLength = 31;
 

@@ -117,6 +117,18 @@ TEST_F(CpuInfoTest, UsesTheNumberOfThreadsThatTheUserSets) {
   }
 }
 
+TEST_F(CpuInfoTest, UsesNoMoreThreadsThanOpenMpAllows) {
+  set_variable("OMP_NUM_THREADS", "5");
+  set_variable("OMP_THREAD_LIMIT", "2");
+  EXPECT_EQ(threads(), 2);
+  set_variable("OMP_THREAD_LIMIT", "8");
+  EXPECT_EQ(threads(), 5);
+  for (const char* nonsense : {"", "0", "-2", "many"}) {
+    set_variable("OMP_THREAD_LIMIT", nonsense);
+    EXPECT_EQ(threads(), 5) << nonsense;
+  }
+}
+
 TEST_F(CpuInfoTest, CoresByAffinity) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

@@ -213,10 +213,11 @@ class Explorer {
       choose_ahead(end, ahead);
       wanted_.want(end);  // while kernels compile
       certifier_.look(end);
-      give_up_unpromising();
+      defer_unpromising();
       if (ahead.empty()) choose_ahead(end, ahead);
       log_trial(now() - begin, "choose", "");
       if (ahead.empty() && (wanted_.want_last() || (is_last_ && certifier_.want_last(end)))) continue;
+      if (ahead.empty() && is_last_ && resume()) continue;
       if (ahead.empty()) return Done{};
       tell("compiling");
       const double chosen = now();
@@ -225,17 +226,21 @@ class Explorer {
       log_trial(now() - chosen, "compile", "");
       if (!batch) return Done{};
       if (settings_.compile_ahead) choose_ahead(end, ahead);
-      const double before = tried_;
+      const double before = tried_ + deferred_;
       if (Result<Done> tried = try_batch(*batch, end); !tried) return tried;
-      if (tried_ == before) return Done{};  // there is no time for another trial
+      if (tried_ + deferred_ == before) return Done{};  // there is no time for another trial
     }
     return Done{};
   }
 
   // With ceilings the certifier decides what is tried, by bounds.
-  void give_up_unpromising() {
-    if (settings_.exhaustive || settings_.deadline.is_never() || settings_.ceilings.cache_bytes > 0) return;
-    for (const size_t each : unpromising_classes(candidates_, classes_)) classes_.give_up(each);
+  void defer_unpromising() {
+    if (resumed_ || settings_.exhaustive || settings_.ceilings.cache_bytes > 0) return;
+    for (const size_t each : unpromising_classes(candidates_, classes_)) classes_.defer(each);
+  }
+  bool resume() {
+    resumed_ = true;
+    return classes_.resume();
   }
 
   void choose_ahead(const Deadline& end, std::deque<TrialBatch>& ahead) {
@@ -356,6 +361,10 @@ class Explorer {
   // Leaves the trial if there is no time for it.
   Result<Done> try_until(const Deadline& until, const TrialId& id, const ReadyTrial& ready) {
     if (!is_worthwhile(id, until)) return leave(id);
+    if (classes_.all()[id.partition_class].deferred) {
+      deferred_ += 1;
+      return leave(id);
+    }
     const Result<bool> started = needs_worker(ready) ? worker_.is_ready(until.left()) : Result<bool>(true);
     if (!started) return started.error();
     out_of_time_ = out_of_time_ || (!*started && last_.passed());
@@ -460,9 +469,11 @@ class Explorer {
   TrialTimes times_;
   const Deadline last_;  // of baselines
   double tried_ = 0;
+  double deferred_ = 0;  // trials that were chosen before their class was deferred
   std::map<size_t, int> hangs_;  // by class
   bool out_of_time_ = false;     // the worker did not start in time
   bool is_last_ = false;         // after this, nothing is added to what is explored
+  bool resumed_ = false;         // what was deferred is tried
 };
 
 }  // namespace

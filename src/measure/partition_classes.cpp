@@ -175,7 +175,7 @@ size_t PartitionClasses::add(PartitionClass& into, Trial trial) {
     into.trials[number].baseline = true;
   }
   const Trial& stored = into.trials[number];
-  if (stored.baseline && !stored.known) ++baselines_left_;
+  if (stored.baseline && !stored.known) ++into.baselines_left;
   into.queue.put(number, stored);
   return number;
 }
@@ -226,7 +226,7 @@ Launch PartitionClasses::launch_of(const Trial& trial) const {
 
 std::optional<size_t> PartitionClasses::next_of(size_t partition_class) {
   PartitionClass& its_class = classes_[partition_class];
-  if (its_class.given_up) return std::nullopt;
+  if (its_class.given_up || its_class.deferred) return std::nullopt;
   std::optional<size_t> next = its_class.queue.next(its_class.trials, expectation(its_class));
   while (!next && grow(its_class)) next = its_class.queue.next(its_class.trials, expectation(its_class));
   return next;
@@ -239,14 +239,26 @@ void PartitionClasses::leave(const TrialId& id) {
 
 bool PartitionClasses::want(const TrialId& id) {
   if (!std::exchange(at(id).wanted, true)) classes_[id.partition_class].queue.put(id.number, at(id));
+  if (at(id).is_open()) classes_[id.partition_class].deferred = false;
   return at(id).is_open();
+}
+
+bool PartitionClasses::has_baselines_left() const {
+  return std::any_of(classes_.begin(), classes_.end(),
+                     [](const PartitionClass& each) { return !each.deferred && each.baselines_left > 0; });
+}
+
+bool PartitionClasses::resume() {
+  bool any = false;
+  for (PartitionClass& each : classes_) any |= std::exchange(each.deferred, false);
+  return any;
 }
 
 void PartitionClasses::note(const TrialId& id, const MeasurementRow& row) {
   PartitionClass& its_class = classes_[id.partition_class];
   Trial& trial = its_class.trials[id.number];
   its_class.rows[trial.text] = row;
-  if (trial.baseline && !trial.known) --baselines_left_;
+  if (trial.baseline && !trial.known) --its_class.baselines_left;
   if (trial.represented && !trial.known) represented_ -= 1;
   trial.known = true;
   outcomes_[std::string(kOutcomeNames.at(static_cast<size_t>(row.outcome)))] += 1;
@@ -289,7 +301,7 @@ void PartitionClasses::assume(PartitionClass& its_class) {
   Expectation expected = expectation(its_class);
   for (Trial& trial : its_class.trials) {
     if (!trial.baseline || trial.known) continue;
-    --baselines_left_;
+    --its_class.baselines_left;
     trial.baseline = may_be_assumed(*trial.candidate);
     if (trial.baseline) assume(trial, expected, its_class);
   }

@@ -37,6 +37,8 @@ struct PartitionClass {
   double best = kNotMeasured;
   bool comes_first = false;  // one of its partitions is in the most promising alternative of a choice point
   bool given_up = false;     // none of its trials is tried any more
+  bool deferred = false;     // its trials come after all others, unless a selection wants one
+  size_t baselines_left = 0;  // baselines whose outcome is unknown
 };
 
 struct TrialId {
@@ -119,7 +121,11 @@ class PartitionClasses {
   // Stops trying a class, and uses the expected time of its baselines.
   void give_up(size_t partition_class);
   bool is_given_up(size_t partition_class) const { return classes_[partition_class].given_up; }
-  bool has_baselines_left() const { return baselines_left_ > 0; }
+  // Of classes that are not deferred.
+  bool has_baselines_left() const;
+  void defer(size_t partition_class) { classes_[partition_class].deferred = true; }
+  // Ends all deferrals. Returns whether there was one.
+  bool resume();
 
   // Slowest time divided by fastest time of each timing class that is nearly as fast as the best; ascending.
   std::vector<double> timing_class_spreads() const;
@@ -178,7 +184,6 @@ class PartitionClasses {
   ConfigKinds kinds_;
   Ratios ratios_;              // of all partitions, by config family
   Ratios earlier_;             // of earlier runs, by config family and shape
-  size_t baselines_left_ = 0;  // baselines whose outcome is unknown
   double assumed_ = 0;
   double configurations_ = 0;
   size_t estimated_ = 0;    // partitions whose number of candidates is an estimate

@@ -14,7 +14,7 @@ class Alternatives {
     for (const ChoicePoint& choice_point : candidates_.choice_points) look_at(choice_point);
     std::vector<size_t> found;
     for (size_t k = 0; k < keeps_.size(); ++k) {
-      if (!keeps_[k] && !classes_.all()[k].members.empty() && !classes_.is_given_up(k)) found.push_back(k);
+      if (!keeps_[k] && !classes_.all()[k].members.empty() && !is_wanted(classes_.all()[k])) found.push_back(k);
     }
     return found;
   }
@@ -30,6 +30,11 @@ class Alternatives {
       if (seconds(each, Unmeasured::as_estimated) > kClearlySlower * best) continue;
       for (const int partition : each) keeps_[number_of_class(partition)] = true;
     }
+  }
+
+  static bool is_wanted(const PartitionClass& each) {
+    return std::any_of(each.trials.begin(), each.trials.end(),
+                       [](const Trial& trial) { return trial.wanted && !trial.known; });
   }
 
   size_t number_of_class(int partition) const { return classes_.number_of_class(static_cast<size_t>(partition)); }

@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// How much longer than a measured alternative another one is estimated to take before it is given up. Estimates are
+// How much longer than a measured alternative another one is estimated to take before it is deferred. Estimates are
 // optimistic; the rest is for layouts that only the other alternative allows.
 inline constexpr double kClearlySlower = 1.5;
 
-// The classes all of whose partitions are in such alternatives, at their estimates where they are not measured. Those
-// that were given up before are not among them.
+// The classes all of whose partitions are in such alternatives, at their estimates where they are not measured, unless a
+// selection wants one of their trials.
 std::vector<size_t> unpromising_classes(const Candidates& candidates, const PartitionClasses& classes);
 
 }  // namespace millrace

@@ -431,7 +431,8 @@ TEST_F(AttentionClasses, WgmmaAndSpecializedWarpsHaveBaselinesOfTheirOwn) {
   }
 }
 
-// Once an alternative is measured, partitions that only clearly slower alternatives use are given up; others are not.
+// Once an alternative is measured, partitions that only clearly slower alternatives use are unpromising. Deferred, they
+// are not tried and have no baselines left, until a selection wants one of their trials, or all deferrals end.
 TEST_F(AttentionClasses, ClearlySlowerAlternativesAreUnpromising) {
   EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "nothing is measured";
   const auto note_attentions = [&](double seconds) {
@@ -451,10 +452,16 @@ TEST_F(AttentionClasses, ClearlySlowerAlternativesAreUnpromising) {
   EXPECT_FALSE(found.empty());
   for (const size_t each : found) {
     EXPECT_FALSE(is_attention(classes_->all()[each].trials.front()));
-    classes_->give_up(each);
+    EXPECT_TRUE(classes_->next_of(each));
+    classes_->defer(each);
+    EXPECT_FALSE(classes_->next_of(each));
   }
-  EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "they were given up";
-  EXPECT_LT(found.size() + 2, classes_->all().size()) << "partitions outside of attentions have no other alternative";
+  EXPECT_TRUE(classes_->want({found.front(), 0}));
+  EXPECT_TRUE(classes_->next_of(found.front()));
+  EXPECT_EQ(unpromising_classes(candidates_, *classes_).size(), found.size() - 1) << "one is wanted";
+  EXPECT_TRUE(classes_->resume());
+  EXPECT_FALSE(classes_->resume());
+  for (const size_t each : found) EXPECT_TRUE(classes_->next_of(each));
 }
 
 TEST_F(AttentionClasses, CudnnHasABaselineOfItsOwn) {

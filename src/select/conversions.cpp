@@ -24,6 +24,7 @@ void add_paths(const Edges& edges, int from, CheapestConversions& result) {
   };
   const size_t row = as_index(from) * result.layouts;
   std::vector<bool> done(result.layouts, false);
+  std::vector<std::pair<double, int>> least(result.layouts, {kInfinity, 0});  // seconds and steps, of what was found
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open;
   open.push({0, 0, from, kNoLayout});
   while (!open.empty()) {
@@ -34,7 +35,10 @@ void add_paths(const Edges& edges, int from, CheapestConversions& result) {
     result.seconds[row + as_index(reached.layout)] = reached.seconds;
     result.before[row + as_index(reached.layout)] = reached.before;
     for (const auto& [to, seconds] : edges[as_index(reached.layout)]) {
-      if (!done[as_index(to)]) open.push({reached.seconds + seconds, reached.steps + 1, to, reached.layout});
+      const std::pair found{reached.seconds + seconds, reached.steps + 1};
+      if (done[as_index(to)] || found >= least[as_index(to)]) continue;
+      least[as_index(to)] = found;
+      open.push({found.first, found.second, to, reached.layout});
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "select/conversions.h"
 #include "select/dual.h"
 #include "select/eliminator.h"
 #include "select/price.h"
@@ -43,8 +44,16 @@ Error too_large() {
 // considered. A search that drops nothing because of its beam proves that the best selection is the optimum.
 class Search {
  public:
-  Search(const Measurements& measurements, double seconds) : measurements_(measurements), seconds_(seconds) {}
+  Search(const Measurements& measurements, double seconds)
+      : measurements_(measurements), seconds_(seconds), cheapest_(cheapest_conversions(measurements)) {}
 
+  Result<Selection> run(const Restriction& restriction, size_t widest) {
+    const Result<Problem> problem = make_problem(measurements_, cheapest_, restriction);
+    if (!problem) return problem.error();
+    return run(*problem, widest);
+  }
+
+ private:
   Result<Selection> run(const Problem& problem, size_t widest) {
     const DualBound flat(problem);
     if (flat.bound() == kInfinity) return nothing_fits(measurements_, flat.stuck());
@@ -65,7 +74,6 @@ class Search {
     return finished();
   }
 
- private:
   double at(double share) const { return start_ + share * seconds_; }
 
   bool is_optimal() const { return best_ && lower_bound_ >= best_->cost * (1 - kEqual); }
@@ -90,7 +98,7 @@ class Search {
 
   void take(const Elimination& found, const EliminationLimits& limits) {
     if (found.end == Elimination::End::solved) {
-      std::optional<Selection> selection = priced(measurements_, found.alternatives, found.candidates);
+      std::optional<Selection> selection = priced(measurements_, found.alternatives, found.candidates, cheapest_);
       if (selection && (!best_ || selection->cost < best_->cost)) best_ = std::move(selection);
     }
     lower_bound_ = std::max(lower_bound_, std::min(found.lower_bound, limits.cost));
@@ -117,6 +125,7 @@ class Search {
   const Measurements& measurements_;
   const double start_ = now();
   const double seconds_;
+  const std::vector<CheapestConversions> cheapest_;
   std::optional<Selection> best_;
   double lower_bound_ = 0;
   size_t beam_ = kNarrowBeam;
@@ -127,10 +136,7 @@ class Search {
 
 Result<Selection> search(const Measurements& measurements, const SelectLimits& limits, const Restriction& restriction,
                          size_t widest) {
-  Search searching(measurements, limits.seconds);
-  const Result<Problem> problem = make_problem(measurements, restriction);
-  if (!problem) return problem.error();
-  return searching.run(*problem, widest);
+  return Search(measurements, limits.seconds).run(restriction, widest);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ bool cheaper(const std::vector<SelectedConversion>& a, const std::vector<Selecte
 }  // namespace
 
 std::optional<Selection> priced(const Measurements& measurements, const std::vector<int>& alternatives,
-                                const std::vector<int>& candidates) {
+                                const std::vector<int>& candidates, const std::vector<CheapestConversions>& cheapest) {
   Selection selection;
   selection.alternatives = alternatives;
   selection.bound = selection.lower_bound = unconstrained_bound(measurements);
@@ -69,7 +69,6 @@ std::optional<Selection> priced(const Measurements& measurements, const std::vec
     selection.partitions.push_back({static_cast<int>(p), candidates[p]});
     selection.cost += measurements.partitions[p].candidates[as_index(candidates[p])].seconds;
   }
-  const std::vector<CheapestConversions> cheapest = cheapest_conversions(measurements);
   std::vector<bool> written(measurements.tensors.size(), false);
   for (const MeasuredPartition& partition : measurements.partitions) {
     for (const int tensor : partition.writes) written[as_index(tensor)] = true;

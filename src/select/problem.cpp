@@ -11,14 +11,14 @@
 namespace millrace {
 namespace {
 
-std::vector<ProblemTensor> problem_tensors(const Measurements& measurements) {
-  std::vector<CheapestConversions> cheapest = cheapest_conversions(measurements);
+std::vector<ProblemTensor> problem_tensors(const Measurements& measurements,
+                                           const std::vector<CheapestConversions>& cheapest) {
   std::vector<ProblemTensor> tensors;
   for (const MeasuredTensor& measured : measurements.tensors) {
     ProblemTensor tensor;
     tensor.layouts = measured.layouts.size();
     tensor.pinned = measured.pinned;
-    tensor.converted = std::move(cheapest[tensors.size()].seconds);
+    tensor.converted = cheapest[tensors.size()].seconds;
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -250,8 +250,13 @@ void add_touches(Problem& problem) {
 }
 
 Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction) {
+  return make_problem(measurements, cheapest_conversions(measurements), restriction);
+}
+
+Result<Problem> make_problem(const Measurements& measurements, const std::vector<CheapestConversions>& cheapest,
+                             const Restriction& restriction) {
   Problem problem;
-  problem.tensors = problem_tensors(measurements);
+  problem.tensors = problem_tensors(measurements, cheapest);
   add_partitions(problem, measurements, restriction);
   add_touches(problem);
   if (Result<Done> done = Propagation(problem, measurements).run(); !done) return done.error();

@@ -8,6 +8,7 @@
 
 #include "measure/measurements.h"
 #include "millrace/result.h"
+#include "select/conversions.h"
 
 namespace millrace {
 
@@ -73,5 +74,7 @@ void add_touches(Problem& problem);
 
 // Fails with no_configuration if every alternative of some choice point has a partition without candidates.
 Result<Problem> make_problem(const Measurements& measurements, const Restriction& restriction = {});
+Result<Problem> make_problem(const Measurements& measurements, const std::vector<CheapestConversions>& cheapest,
+                             const Restriction& restriction);
 
 }  // namespace millrace

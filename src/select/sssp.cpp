@@ -40,7 +40,7 @@ class ShortestPath {
     follow_shortest_path();
     const std::vector<int> alternatives(measurements_.choice_points.size(), 0);
     if (follow_greedily()) {
-      if (std::optional<Selection> selection = priced(measurements_, alternatives, candidates_))
+      if (std::optional<Selection> selection = priced(measurements_, alternatives, candidates_, cheapest_))
         return *std::move(selection);
     }
     // Nothing fitted the earlier choices: keep the path alone, then the alternatives alone, then nothing.

@@ -18,6 +18,7 @@
 #include "fusion/row_statistics.h"
 #include "plan/build.h"
 #include "plan/verify.h"
+#include "select/conversions.h"
 #include "select/price.h"
 #include "select/verify.h"
 
@@ -67,7 +68,7 @@ class Chooser {
       made.choice_points.push_back({choice_point.alternatives});
       choose_alternative(choice_point, made);
     }
-    const std::optional<Selection> priced_one = priced(made, alternatives_, configs_);
+    const std::optional<Selection> priced_one = priced(made, alternatives_, configs_, cheapest_conversions(made));
     ASSERT_TRUE(priced_one);
     selection = *priced_one;
   }

@@ -20,6 +20,7 @@ Eliminator::Eliminator(const Problem& problem, const DualBound& dual, const Elim
     : problem_(problem),
       dual_(dual),
       limits_(limits),
+      open_(problem.open),
       usages_(problem.tensors.size()),
       choice_point_sizes_(problem.choice_points.size(), 0),
       joined_into_(problem.partitions.size()),
@@ -40,22 +41,29 @@ Eliminator::Eliminator(const Problem& problem, const DualBound& dual, const Elim
   result_.alternatives.assign(problem.choice_points.size(), -1);
 }
 
-// Asks the clock now and then.
 bool Eliminator::too_late() {
-  if (result_.end == Elimination::End::cut) return true;
-  const bool late = ++steps_ % kStepsAClock == 0 && limits_.deadline < kInfinity && now() > limits_.deadline;
+  const bool late = limits_.deadline < kInfinity && now() > limits_.deadline;
   if (late || rows_ > limits_.rows) result_.end = Elimination::End::cut;
   return result_.end == Elimination::End::cut;
 }
 
-bool Eliminator::make_leaves() {
+bool Eliminator::too_late_now_and_then() {
+  if (rows_ <= limits_.rows && ++steps_ % kStepsAClock != 0) return result_.end == Elimination::End::cut;
+  return too_late();
+}
+
+bool Eliminator::make_leaves(double most) {
+  std::vector<bool> every_alternative;
+  for (size_t s = 0; s < open_.size(); ++s) every_alternative.push_back(combinations(s) <= most);
   for (size_t p = 0; p < problem_.partitions.size(); ++p) {
-    auto made = std::make_unique<UsageTable>(leaf(p));
+    auto made = std::make_unique<UsageTable>(leaf(p, every_alternative[problem_.partitions[p].choice_point]));
+    rows_ += made->rows();
+    result_.rows += made->rows();
+    if (too_late()) return false;
     if (made->rows() == 0) {
       result_.stuck = problem_.partitions[p].tensors;
       return false;
     }
-    drop_dominated(*made);
     add_table(std::move(made));
   }
   return true;
@@ -95,7 +103,7 @@ void Eliminator::replace(UsageTable& left, UsageTable& right, std::unique_ptr<Us
 double Eliminator::combinations(size_t choice_point) const {
   double sum = 0;
   for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
-    double product = problem_.open[choice_point][a] ? 1 : 0;
+    double product = open_[choice_point][a] ? 1 : 0;
     for (const size_t p : problem_.choice_points[choice_point][a])
       product *= static_cast<double>(problem_.partitions[p].candidates.size());
     sum += product;
@@ -138,7 +146,7 @@ bool Eliminator::join_cheap_pairs() {
   }
 }
 
-bool Eliminator::reduce() { return make_leaves() && join_choice_points(kCheap) && join_cheap_pairs(); }
+bool Eliminator::reduce() { return make_leaves(kCheap) && join_choice_points(kCheap) && join_cheap_pairs(); }
 
 // Joins the cheapest pairs until few tables are left or one has grown large.
 bool Eliminator::join_some() {
@@ -162,7 +170,8 @@ bool Eliminator::is_condensed() const {
 }
 
 Elimination Eliminator::run() {
-  if (!make_leaves()) return std::move(result_);
+  close_unpromising();
+  if (!make_leaves(kInfinity)) return std::move(result_);
   if (!join_choice_points(kInfinity)) return std::move(result_);
   if (is_condensed() && !join_some()) return std::move(result_);
   if (tables_.size() > 1) {
@@ -195,6 +204,7 @@ Elimination Eliminator::expanded(const Condensed& condensed, const Elimination& 
   result.end = found.end;
   if (!result.dropped_by_beam) result.lower_bound = std::max(result.lower_bound, found.lower_bound);
   result.dropped_by_beam |= found.dropped_by_beam;
+  result.rows += found.rows;
   result.stuck = found.stuck;
   if (found.end != Elimination::End::solved) return result;
   for (size_t p = 0; p < condensed.partitions.size(); ++p) {
@@ -232,7 +242,7 @@ void Eliminator::choose_alternatives(Elimination& result) const {
 // The alternative that consists of exactly those partitions of the choice point that have a candidate.
 int Eliminator::alternative_of(size_t choice_point, const std::vector<int>& candidates) const {
   for (size_t a = 0; a < problem_.choice_points[choice_point].size(); ++a) {
-    bool same = problem_.open[choice_point][a];
+    bool same = open_[choice_point][a];
     for (const auto& partitions : problem_.choice_points[choice_point]) {
       for (const size_t p : partitions) same = same && (candidates[p] >= 0) == problem_.partitions[p].in[a];
     }

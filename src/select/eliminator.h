@@ -1,8 +1,9 @@
 // Finds the best selection of a problem by eliminating tensors one after another. A table has one row for each useful
 // combination of what its partitions need from the tensors that are still open. The files that implement it are
-// eliminator_costs.cpp (lower bounds of what is not joined yet), eliminator_join.cpp (the join of two tables),
-// eliminator_prune.cpp (rows that are not needed), eliminator_order.cpp (which tables to join next), condense.cpp (the
-// tables as a smaller problem) and eliminate.cpp (the search). Test: tests/select/select_test.cpp
+// eliminator_costs.cpp (lower bounds of what is not joined yet), eliminator_leaves.cpp (the tables of single
+// partitions), eliminator_join.cpp (the join of two tables), eliminator_prune.cpp (rows that are not needed),
+// eliminator_order.cpp (which tables to join next), condense.cpp (the tables as a smaller problem) and eliminate.cpp
+// (the search). Test: tests/select/select_test.cpp
 #pragma once
 
 #include <algorithm>
@@ -41,6 +42,11 @@ struct UsageTable {
   size_t width() const { return tensors.size() + choice_points.size(); }
   size_t rows() const { return cost.size(); }
   const int* row(size_t k) const { return cells.data() + k * width(); }
+  void add(const std::vector<int>& row, double seconds, std::pair<int, int> from) {
+    cells.insert(cells.end(), row.begin(), row.end());
+    cost.push_back(seconds);
+    origin.push_back(from);
+  }
 };
 
 template <class T>
@@ -141,7 +147,8 @@ class Eliminator {
     bool operator<(const Pair& other) const { return weight > other.weight; }  // the least weight first
   };
 
-  bool make_leaves();
+  // Choice points with more combinations of candidates than this get rows for a part of their alternatives only.
+  bool make_leaves(double most);
   // Replaces two tables by their join. False if that ends the search.
   bool join_pair(UsageTable& left, UsageTable& right);
   void replace(UsageTable& left, UsageTable& right, std::unique_ptr<UsageTable> joined);
@@ -165,6 +172,8 @@ class Eliminator {
   }
   size_t table_of(size_t partition) const;
   bool too_late();
+  // The same, but asks the clock after some calls only.
+  bool too_late_now_and_then();
   // Whether unpromising rows are dropped. Otherwise promises are not computed.
   bool is_bounded() const { return limits_.cost < kInfinity || limits_.beam < kAllRows; }
 
@@ -176,9 +185,16 @@ class Eliminator {
                      const int* choices) const;
   double closing_cost(size_t tensor, const Usage& usage) const;
   double surplus(size_t tensor, const Usage& usage, const Usage& other) const;
-  double promise(const UsageTable& table, size_t row) const;
 
-  UsageTable leaf(size_t partition);
+  std::vector<double> alternative_bounds(size_t s, const std::vector<size_t>& tensors) const;
+  void close_unpromising(size_t s, const std::vector<size_t>& tensors);
+  void close_unpromising();
+  bool has_choice_column(size_t partition) const;
+  UsageTable empty_leaf(size_t partition, const std::vector<size_t>& touched) const;
+  void add_candidate_rows(UsageTable& table, const std::vector<size_t>& touched);
+  std::vector<size_t> affordable_rows(const UsageTable& table, size_t alternative) const;
+  void add_alternative(UsageTable& table, const UsageTable& rows, size_t alternative) const;
+  UsageTable leaf(size_t partition, bool every_alternative);
   JoinSide side_of(const UsageTable& table, const std::vector<size_t>& shared) const;
   void set_columns(Joining& joining) const;
   std::unique_ptr<UsageTable> join(const UsageTable& left, const UsageTable& right);
@@ -202,6 +218,7 @@ class Eliminator {
   const Problem& problem_;
   const DualBound& dual_;
   const EliminationLimits limits_;
+  std::vector<std::vector<bool>> open_;  // the problem's, without the alternatives that are not searched
   std::vector<Usages> usages_;
   std::vector<double> tensor_minima_;
   std::vector<double> choice_point_minima_;

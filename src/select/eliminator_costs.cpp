@@ -7,7 +7,7 @@ namespace millrace {
 
 // The least that the unjoined partitions of an alternative cost, prices included.
 double Eliminator::choice_point_rest(size_t choice_point, size_t alternative, const Joined& joined) const {
-  if (!problem_.open[choice_point][alternative]) return kInfinity;
+  if (!open_[choice_point][alternative]) return kInfinity;
   double sum = 0;
   for (const size_t p : problem_.choice_points[choice_point][alternative]) {
     if (!is_joined(joined, p)) sum += dual_.partition_minimum(p);
@@ -25,7 +25,7 @@ double Eliminator::choice_point_minimum(size_t choice_point) const {
 double Eliminator::alternative_rest(size_t t, const ChoicePointTouch& choice_point, size_t alternative, size_t base,
                                     const Usage& usage, const Joined& joined) const {
   const ProblemTensor& tensor = problem_.tensors[t];
-  if (!problem_.open[choice_point.choice_point][alternative]) return kInfinity;
+  if (!open_[choice_point.choice_point][alternative]) return kInfinity;
   double sum = 0;
   bool written = false;
   for (const size_t k : choice_point.touches[alternative]) {
@@ -110,19 +110,6 @@ double Eliminator::surplus(size_t t, const Usage& usage, const Usage& other) con
     }
     sum += most;
   }
-  return sum;
-}
-
-// The least that a selection with the row costs.
-double Eliminator::promise(const UsageTable& table, size_t row) const {
-  const Joined joined{table.id, table.id};
-  const int* cells = table.row(row);
-  const int* choices = cells + table.tensors.size();
-  double sum = minima_ - table.minima + table.cost[row];
-  for (size_t k = 0; k < table.tensors.size(); ++k)
-    sum += tensor_rest(table.tensors[k], usages_[table.tensors[k]][cells[k]], joined, table.choice_points, choices);
-  for (size_t k = 0; k < table.choice_points.size(); ++k)
-    sum += choice_point_rest(table.choice_points[k], as_index(choices[k]), joined);
   return sum;
 }
 

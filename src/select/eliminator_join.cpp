@@ -6,89 +6,6 @@
 
 namespace millrace {
 
-// What a candidate needs from one of its tensors.
-static Usage usage_of(const ProblemPartition& partition, const ProblemCandidate& candidate, size_t tensor) {
-  Usage usage;
-  for (size_t slot = 0; slot < partition.tensors.size(); ++slot) {
-    if (partition.tensors[slot] != tensor) continue;
-    if (slot >= partition.reads)
-      usage.base = candidate.layouts[slot];
-    else
-      usage.read.push_back(candidate.layouts[slot]);
-  }
-  std::sort(usage.read.begin(), usage.read.end());
-  usage.read.erase(std::unique(usage.read.begin(), usage.read.end()), usage.read.end());
-  std::erase(usage.read, usage.base);
-  return usage;
-}
-
-UsageTable Eliminator::leaf(size_t p) {
-  const ProblemPartition& partition = problem_.partitions[p];
-  UsageTable table;
-  table.id = table.first = p;
-  std::vector<size_t> touched = partition.tensors;
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-  for (const size_t t : touched) {
-    table.minima += tensor_minima_[t];
-    const auto touches = std::count(partition.tensors.begin(), partition.tensors.end(), t);
-    if (static_cast<size_t>(touches) == problem_.tensors[t].touches.size()) continue;
-    table.tensors.push_back(t);
-    table.touches.push_back(static_cast<size_t>(touches));
-  }
-  const size_t s = partition.choice_point;
-  table.minima += has_choice(s) ? choice_point_minima_[s] : dual_.partition_minimum(p);
-  if (has_choice(s) && choice_point_sizes_[s] > 1) {
-    table.choice_points.push_back(s);
-    table.partitions.push_back(1);
-  }
-
-  std::unordered_map<std::vector<int>, size_t, CellsHash> known;
-  const auto add = [&](std::vector<int> cells, double cost, int candidate) {
-    if (cost == kInfinity) return;
-    const auto [entry, fresh] = known.try_emplace(cells, table.rows());
-    if (!fresh) {
-      if (cost < table.cost[entry->second]) {
-        table.cost[entry->second] = cost;
-        table.origin[entry->second].first = candidate;
-      }
-      return;
-    }
-    table.cells.insert(table.cells.end(), cells.begin(), cells.end());
-    table.cost.push_back(cost);
-    table.origin.emplace_back(candidate, 0);
-    const double promised = promise(table, table.rows() - 1);
-    if (promised <= limits_.cost) return;
-    table.cells.resize(table.cells.size() - table.width());
-    table.cost.pop_back();
-    table.origin.pop_back();
-    known.erase(entry);
-  };
-  for (size_t a = 0; a < partition.in.size(); ++a) {
-    if (!problem_.open[partition.choice_point][a]) continue;
-    if (!partition.in[a]) {
-      std::vector<int> cells(table.tensors.size(), Usages::kUnused);
-      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
-      add(std::move(cells), 0, -1);
-      continue;
-    }
-    for (const ProblemCandidate& candidate : partition.candidates) {
-      std::vector<int> cells;
-      double cost = candidate.seconds;
-      for (const size_t t : touched) {
-        Usage usage = usage_of(partition, candidate, t);
-        if (contains(table.tensors, t))
-          cells.push_back(usages_[t].number(std::move(usage)));
-        else
-          cost += closing_cost(t, usage);
-      }
-      if (!table.choice_points.empty()) cells.push_back(static_cast<int>(a));
-      add(std::move(cells), cost, candidate.candidate);
-    }
-  }
-  return table;
-}
-
 // Numbers the cells of a table's rows in some columns.
 static void number_cells(JoinSide& side) {
   std::unordered_map<std::vector<int>, size_t, CellsHash> known;
@@ -185,6 +102,30 @@ void Eliminator::set_columns(Joining& joining) const {
   }
 }
 
+// The right side's groups by the alternatives of the choice points that both sides have.
+using GroupsByChoices = std::unordered_map<std::vector<int>, std::vector<const RowGroup*>, CellsHash>;
+
+static GroupsByChoices groups_by_choices(const Joining& joining) {
+  GroupsByChoices result;
+  for (const RowGroup& y : joining.right.groups) {
+    std::vector<int> common;
+    for (size_t k = 0; k < y.choices.size(); ++k) {
+      if (joining.right_choice_points[k] < joining.left.table->choice_points.size()) common.push_back(y.choices[k]);
+    }
+    result[std::move(common)].push_back(&y);
+  }
+  return result;
+}
+
+// The same of one of the left side's groups.
+static std::vector<int> common_choices(const Joining& joining, const RowGroup& x) {
+  std::vector<int> common;
+  for (const size_t at : joining.right_choice_points) {
+    if (at < x.choices.size()) common.push_back(x.choices[at]);
+  }
+  return common;
+}
+
 std::unique_ptr<UsageTable> Eliminator::join(const UsageTable& left, const UsageTable& right) {
   Joining joining;
   UsageTable& result = *joining.result;
@@ -205,32 +146,30 @@ std::unique_ptr<UsageTable> Eliminator::join(const UsageTable& left, const Usage
   joining.joint.resize(joining.shared.size());
   joining.open_choices.resize(joining.open_choice_points.size());
   joining.known.emplace(joining.left.own_count, joining.right.own_count);
+  const GroupsByChoices partners = groups_by_choices(joining);
   for (const RowGroup& x : joining.left.groups) {
-    for (const RowGroup& y : joining.right.groups) {
-      join_groups(joining, x, y);
-      if (too_late()) return std::move(joining.result);
+    const auto found = partners.find(common_choices(joining, x));
+    if (found == partners.end()) continue;
+    for (const RowGroup* y : found->second) {
+      join_groups(joining, x, *y);
+      if (too_late_now_and_then()) return std::move(joining.result);
     }
   }
   if (result.rows() > limits_.beam) keep_most_promising(joining);
   return std::move(joining.result);
 }
 
-// Whether both sides agree on their common choice points. Sets the alternatives of those that stay open.
-static bool agree_on_choice_points(Joining& joining, const RowGroup& x, const RowGroup& y) {
+// The alternatives of the choice points that stay open.
+static void set_open_choices(Joining& joining, const RowGroup& x, const RowGroup& y) {
   std::vector<int> choices = x.choices;
   choices.resize(joining.choice_points.size());
-  for (size_t k = 0; k < y.choices.size(); ++k) {
-    const size_t at = joining.right_choice_points[k];
-    if (at < x.choices.size() && choices[at] != y.choices[k]) return false;
-    choices[at] = y.choices[k];
-  }
+  for (size_t k = 0; k < y.choices.size(); ++k) choices[joining.right_choice_points[k]] = y.choices[k];
   for (size_t k = 0; k < joining.open_choice_points.size(); ++k)
     joining.open_choices[k] = choices[joining.open_choice_points[k]];
-  return true;
 }
 
 void Eliminator::join_groups(Joining& joining, const RowGroup& x, const RowGroup& y) {
-  if (!agree_on_choice_points(joining, x, y)) return;
+  set_open_choices(joining, x, y);
   const UsageTable& result = *joining.result;
   double closing = 0;             // paid by the joined rows
   double waiting = joining.rest;  // still to be paid
@@ -306,6 +245,7 @@ void Eliminator::add_row(Joining& joining, int x, int y, double closing, double 
   result.origin.emplace_back(x, y);
   joining.promises.push_back(promised);
   ++rows_;
+  ++result_.rows;
   if (result.rows() / 2 > limits_.beam) keep_most_promising(joining);
 }
 

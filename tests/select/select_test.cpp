@@ -9,7 +9,9 @@
 #include "select/brute_force.h"
 #include "select/deep_measurements.h"
 #include "select/dual.h"
+#include "select/eliminator.h"
 #include "select/layer_measurements.h"
+#include "select/multiplied_measurements.h"
 #include "select/problem.h"
 #include "select/random_measurements.h"
 #include "select/verify.h"
@@ -188,6 +190,71 @@ TEST(Select, OfALongChainIsProven) {
   ASSERT_TRUE(exact);
   EXPECT_TRUE(exact->proven);
   if (const Result<Done> verified = verify(measurements, *exact); !verified) FAIL() << to_string(verified.error());
+}
+
+// The alternatives of a multiplied choice point share most partitions. The first search must not make a row for every
+// candidate and alternative.
+TEST(Select, TheFirstSearchOfManyAlternativesMakesFewRows) {
+  const Measurements measurements = multiplied_measurements(0);
+  if (const Result<Done> verified = verify(measurements); !verified) FAIL() << to_string(verified.error());
+  const Result<Problem> problem = make_problem(measurements);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->choice_points[0].size(), 65U);
+  size_t candidates = 0;
+  size_t in_alternatives = 0;
+  for (const ProblemPartition& partition : problem->partitions) {
+    candidates += partition.candidates.size();
+    in_alternatives +=
+        partition.candidates.size() * static_cast<size_t>(std::count(partition.in.begin(), partition.in.end(), true));
+  }
+  EXPECT_GT(in_alternatives, 25 * candidates);
+  DualBound dual(*problem);
+  dual.improve(1e-3, kInfinity);
+  EliminationLimits limits;
+  limits.beam = 32;
+  const Elimination found = Eliminator(*problem, dual, limits).run();
+  EXPECT_EQ(found.end, Elimination::End::solved);
+  EXPECT_LT(found.rows, 8 * candidates);
+}
+
+TEST(Select, AnEliminationThatIsLateEndsAtItsFirstTable) {
+  const Result<Problem> problem = make_problem(multiplied_measurements(0));
+  ASSERT_TRUE(problem);
+  const DualBound dual(*problem);
+  EliminationLimits limits;
+  limits.deadline = 0;
+  const Elimination found = Eliminator(*problem, dual, limits).run();
+  EXPECT_EQ(found.end, Elimination::End::cut);
+  EXPECT_LE(found.rows, problem->partitions[0].candidates.size() * problem->choice_points[0].size());
+}
+
+// More alternatives than the first search looks at, of which many do not fit together.
+TEST(Select, OfManyAlternativesEqualsBruteForce) {
+  MultipliedOptions options;
+  options.stages = 4;
+  options.layouts = 3;
+  options.candidates = 2;
+  options.converted = 0.4;
+  int fitting = 0;
+  for (unsigned seed = 0; seed < tried_of(100); ++seed) {
+    SCOPED_TRACE(seed);
+    options.most_seconds = seed % 2 == 0 ? 0.2 : 2;
+    const Measurements measurements = multiplied_measurements(seed, options);
+    const double best = BruteForce(measurements).cost();
+    const Result<Selection> exact = select(measurements, SelectMethod::exact, {kUnhurried});
+    const Result<Selection> rough = select_roughly(measurements, {0});
+    ASSERT_EQ(std::isfinite(best), static_cast<bool>(exact));
+    ASSERT_EQ(std::isfinite(best), static_cast<bool>(rough));
+    if (!exact) continue;
+    ++fitting;
+    ASSERT_TRUE(exact->proven);
+    ASSERT_NEAR(exact->cost, best, 1e-9 * best);
+    ASSERT_GE(rough->cost, best * (1 - 1e-9));
+    ASSERT_LE(rough->lower_bound, best * (1 + 1e-9));
+  }
+  if (kSanitized) return;  // too few to count
+  EXPECT_GT(fitting, 20);
+  EXPECT_LT(fitting, 100);
 }
 
 TEST(Select, NothingToSelect) {

@@ -469,7 +469,7 @@ class Explorer {
   TrialTimes times_;
   const Deadline last_;  // of baselines
   double tried_ = 0;
-  double deferred_ = 0;  // trials that were chosen before their class was deferred
+  double deferred_ = 0;          // trials that were chosen before their class was deferred
   std::map<size_t, int> hangs_;  // by class
   bool out_of_time_ = false;     // the worker did not start in time
   bool is_last_ = false;         // after this, nothing is added to what is explored

@@ -35,9 +35,9 @@ struct PartitionClass {
   std::set<int> timing_classes;                // those that have a trial
   std::map<std::string, MeasurementRow> rows;  // by candidate
   double best = kNotMeasured;
-  bool comes_first = false;  // one of its partitions is in the most promising alternative of a choice point
-  bool given_up = false;     // none of its trials is tried any more
-  bool deferred = false;     // its trials come after all others, unless a selection wants one
+  bool comes_first = false;   // one of its partitions is in the most promising alternative of a choice point
+  bool given_up = false;      // none of its trials is tried any more
+  bool deferred = false;      // its trials come after all others, unless a selection wants one
   size_t baselines_left = 0;  // baselines whose outcome is unknown
 };
 
@@ -182,8 +182,8 @@ class PartitionClasses {
   std::set<TensorId> touched_;                    // tensors that some partition reads or writes
   std::set<TensorId> converted_;                  // tensors of partitions that need other layouts than the program's
   ConfigKinds kinds_;
-  Ratios ratios_;              // of all partitions, by config family
-  Ratios earlier_;             // of earlier runs, by config family and shape
+  Ratios ratios_;   // of all partitions, by config family
+  Ratios earlier_;  // of earlier runs, by config family and shape
   double assumed_ = 0;
   double configurations_ = 0;
   size_t estimated_ = 0;    // partitions whose number of candidates is an estimate

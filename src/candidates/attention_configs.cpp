@@ -456,9 +456,9 @@ class AttentionConfigs : public ConfigGroups {
   double split_seconds(const AttentionConfig& config) const {
     if (config.head_splits == 1) return 0;
     constexpr double kBytes = 2 * sizeof(float);
-    const double sums = static_cast<double>(attention_.heads() / attention_.heads_per_group() * config.head_splits) *
-                        static_cast<double>(attention_.keys * (attention_.inner + attention_.values));
-    return sums * kBytes / kGpuBytesPerSecond + kGpuLaunchSeconds;
+    const int64_t groups = attention_.heads() / attention_.heads_per_group();
+    const int64_t sums = groups * config.head_splits * attention_.keys * (attention_.inner + attention_.values);
+    return static_cast<double>(sums) * kBytes / kGpuBytesPerSecond + kGpuLaunchSeconds;
   }
 
   const Graph& graph_;

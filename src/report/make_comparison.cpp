@@ -88,7 +88,7 @@ DataTable compared_table(std::string id, std::string caption) {
 }
 
 Cell compared_seconds(const Compared* launch) {
-  if (launch == nullptr) return Cell("–");
+  if (launch == nullptr) return {"–"};
   Cell cell = seconds_cell(launch->seconds);
   if (launch->estimated) cell.text = concat("~", cell.text);
   return cell;

@@ -22,7 +22,7 @@ struct Cell {
 
 struct NextStep {
   NextStep(std::string told) : text(std::move(told)) {}  // NOLINT(google-explicit-constructor): most have no command
-  NextStep(std::string command, std::string told) : command(std::move(command)), text(std::move(told)) {}
+  NextStep(std::string pasted, std::string told) : command(std::move(pasted)), text(std::move(told)) {}
 
   std::string all() const { return command.empty() ? text : command + " " + text; }
 

@@ -20,7 +20,8 @@ MR_DEVICE TileRange key_tiles_of(int row, int rows) {
 // The tiles of a warpgroup, within those of its block. Without any, it starts and ends where the block's tiles end.
 MR_DEVICE TileRange within(const TileRange& own, const TileRange& block) {
   const int first = own.first < block.end ? own.first : block.end;
-  return {first, own.end > first ? own.end : first};
+  const int end = own.end < block.end ? own.end : block.end;
+  return {first, end > first ? end : first};
 }
 
 // Zeroes dropped weights and rounds the others: the A operand of the product with the values.

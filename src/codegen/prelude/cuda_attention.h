@@ -8,11 +8,11 @@
 // Shapes, for each head, with kInner and kValues padded to multiples of 16: q and d_q are kQueries x kInner, k and d_k
 // kKeys x kInner, v and d_v kKeys x kValues, o and d_o kQueries x kValues. The scores q · kᵀ exist only on chip.
 //
-// All kernels share one scheme. A warp owns kRowTiles tiles of 16 rows of the scores and keeps the A operand of these
-// rows. The block iterates over tiles of kTileColumns columns of the scores; the matching rows of the other operands
-// are staged in smem for all warps. The accumulators of one product have the layout of an A fragment of the next, so
-// scores never leave the registers. Warps exchange nothing but these tiles, and every sum has a fixed order: results
-// are bitwise reproducible.
+// All kernels but the specialized ones (cuda_attention_roles.h) share one scheme. A warp owns kRowTiles tiles of 16
+// rows of the scores and keeps the A operand of these rows. The block iterates over tiles of kTileColumns columns of
+// the scores; the matching rows of the other operands are staged in smem for all warps. The accumulators of one product
+// have the layout of an A fragment of the next, so scores never leave the registers. Warps exchange nothing but these
+// tiles, and every sum has a fixed order: results are bitwise reproducible.
 // - attention_forward: rows are queries; online softmax.
 // - attention_backward_dq: rows are queries. Also stores the RowStats of every query for the next kernel.
 // - attention_backward_dk_dv: rows are keys, columns are queries.

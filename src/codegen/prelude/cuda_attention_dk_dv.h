@@ -269,14 +269,15 @@ struct NoDq {
   MR_DEVICE void after_tile(int, SmemAddress) const {}
 };
 
-// The end of the tiles of queries that see the keys of a block; at least `first`.
+// The tiles of queries that see some of `rows` keys from `row` on.
 template <class S>
-MR_DEVICE int query_tiles(int row, int first) {
+MR_DEVICE TileRange query_tiles(int row, int rows) {
   constexpr int kTiles = (S::kQueries + S::kTileColumns - 1) / S::kTileColumns;
-  if constexpr (!S::kWindow) return kTiles;
-  const int last = row + kBlockRows<S> - 1 - S::kFirst;
-  const int end = last < 0 ? 0 : last / S::kTileColumns + 1;
-  return end < first ? first : end < kTiles ? end : kTiles;
+  const int first = S::kCausal && row > S::kLast ? (row - S::kLast) / S::kTileColumns : 0;
+  const int last = row + rows - 1 - S::kFirst;
+  const int seen = last < 0 ? 0 : last / S::kTileColumns + 1;
+  const int end = S::kWindow && seen < kTiles ? seen : kTiles;
+  return {first, end > first ? end : first};
 }
 
 template <class S, class H, class K, class V, class DK, class DV>
@@ -284,14 +285,13 @@ MR_DEVICE void attention_backward_dk_dv(int block, const H& query_head, const K&
                                         const DV& d_v, double scale) {
   KeyRows<S, K, V> rows(k, v, block);
   const int row = block * S::kWarps * S::kRowTiles * 16;
-  // The tiles that see these keys.
-  const int seen = S::kCausal && row > S::kLast ? (row - S::kLast) / S::kTileColumns : 0;
-  const QueryTiles<S> tiles{seen, query_tiles<S>(row, seen)};
+  const TileRange seen = query_tiles<S>(row, kBlockRows<S>);
+  const QueryTiles<S> tiles{seen.first, seen.end};
   const auto fetch = [&](int number, SmemAddress to) {
     const auto head = query_head(tiles.member(number));
     fetch_query_tile<S>(tiles.tile(number), to, head.q, head.d_o, head.row_stats, head.mask, row);
   };
-  const auto pipeline = make_pipeline<S>(seen, tiles.last(), fetch);
+  const auto pipeline = make_pipeline<S>(seen.first, tiles.last(), fetch);
   accumulate_dk_dv<S>(block, rows, pipeline, tiles, query_head, d_k, d_v, scale, NoDq());
 }
 

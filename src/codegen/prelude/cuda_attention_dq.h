@@ -165,8 +165,8 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   d_rows.fetch(smem_base() + kSecondRowsOffset<S>, d_o, block, S::kQueries);
   const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
   // Without a gradient of the queries only the rows' statistics are needed, and no tile of keys.
-  const int first_tile = first_key_tile<S>(block);
-  const auto pipeline = make_pipeline<S>(first_tile, S::kStoresDq ? key_tiles<S>(block) : first_tile, fetch);
+  const TileRange tiles = key_tiles<S>(block);
+  const auto pipeline = make_pipeline<S>(tiles.first, S::kStoresDq ? tiles.end : tiles.first, fetch);
   const int row = warp_first_row<S>(block);
   PrefetchedRows<S, S::kValues, O> o_rows;
   o_rows.load(o, row, S::kQueries);

@@ -4,19 +4,25 @@
 
 namespace mr {
 
-// The first tile of keys that a block of queries sees, the end of these tiles, and whether part of a tile is hidden
-// from a warp.
+struct TileRange {
+  int first;
+  int end;
+};
+
+// The tiles of keys that some of `rows` queries from `row` on see: those of a block, or of one of its warpgroups.
 template <class S>
-MR_DEVICE int first_key_tile(int block) {
-  const int first = block * S::kWarps * S::kRowTiles * 16 + S::kFirst;
-  return S::kWindow && first > 0 ? first / S::kTileColumns : 0;
-}
-template <class S>
-MR_DEVICE int key_tiles(int block) {
-  const int end = (block + 1) * S::kWarps * S::kRowTiles * 16 + S::kLast;
+MR_DEVICE TileRange key_tiles(int row, int rows) {
+  const int first = row + S::kFirst;
+  const int end = row + rows + S::kLast;
   const int seen = S::kCausal && end < S::kKeys ? end : S::kKeys;
-  return (seen + S::kTileColumns - 1) / S::kTileColumns;
+  return {S::kWindow && first > 0 ? first / S::kTileColumns : 0, (seen + S::kTileColumns - 1) / S::kTileColumns};
 }
+template <class S>
+MR_DEVICE TileRange key_tiles(int block) {
+  return key_tiles<S>(block * kBlockRows<S>, kBlockRows<S>);
+}
+
+// Whether part of a tile is hidden from a warp.
 template <class S>
 MR_DEVICE bool hides_keys(int row, int key) {
   return key + S::kTileColumns > S::kKeys || (S::kCausal && key + S::kTileColumns - 1 > row + S::kLast) ||
@@ -73,7 +79,8 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
   ResidentRows<S, S::kInner, Q> rows;
   rows.fetch(smem_base() + kRowsOffset<S>, q, block, S::kQueries);
   const auto fetch = [&](int tile, SmemAddress to) { fetch_key_tile<S>(tile, to, k, v); };
-  const auto pipeline = make_pipeline<S>(first_key_tile<S>(block), key_tiles<S>(block), fetch);
+  const TileRange tiles = key_tiles<S>(block);
+  const auto pipeline = make_pipeline<S>(tiles.first, tiles.end, fetch);
   const int row = warp_first_row<S>(block);
   const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
   const float scale_log2 = to_scale_log2(softmax_scale);
@@ -105,7 +112,7 @@ MR_DEVICE void attention_forward(int block, const Q& q, const K& k, const V& v, 
     finish_wgmma<S>(acc);
   };
   pipeline.for_each(work);
-  if constexpr (M::kStoresBits) store_hidden_bits<S>(mask, row, key_tiles<S>(block));
+  if constexpr (M::kStoresBits) store_hidden_bits<S>(mask, row, tiles.end);
   barrier();
   float factors[S::kRowTiles][2];
   store_log_sums<S>(factors, softmax, log_sum_exp, mask, row);

@@ -4,19 +4,6 @@
 
 namespace mr {
 
-// The tiles of keys that `rows` queries from `row` on see: those of a block, or of one of its warpgroups.
-struct TileRange {
-  int first;
-  int end;
-};
-template <class S>
-MR_DEVICE TileRange key_tiles_of(int row, int rows) {
-  const int first = row + S::kFirst;
-  const int end = row + rows + S::kLast;
-  const int seen = S::kCausal && end < S::kKeys ? end : S::kKeys;
-  return {S::kWindow && first > 0 ? first / S::kTileColumns : 0, (seen + S::kTileColumns - 1) / S::kTileColumns};
-}
-
 // The tiles of a warpgroup, within those of its block. Without any, it starts and ends where the block's tiles end.
 MR_DEVICE TileRange within(const TileRange& own, const TileRange& block) {
   const int first = own.first < block.end ? own.first : block.end;
@@ -41,7 +28,7 @@ MR_DEVICE void attention_forward_specialized(int block, const Q& q, const K& k, 
   ResidentRows<S, S::kInner, Q> rows;
   rows.place(smem_base() + kRowsOffset<S>);
   make_barriers<S>();
-  const TileRange all = key_tiles_of<S>(block * kBlockRows<S>, kBlockRows<S>);
+  const TileRange all = key_tiles<S>(block);
   if (is_producer<S>()) {
     produce<S, S::kValues>(
         all.first, all.end, [&] { rows.copy(q, block, S::kQueries); },
@@ -50,7 +37,7 @@ MR_DEVICE void attention_forward_specialized(int block, const Q& q, const K& k, 
     return;
   }
   raise_registers<kConsumerRegisters<S, S::kValues>>();
-  const TileRange own = within(key_tiles_of<S>(warpgroup_first_row<S>(block), 64), all);
+  const TileRange own = within(key_tiles<S>(warpgroup_first_row<S>(block), 64), all);
   const int row = warp_first_row<S>(block);
   const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
   const float scale_log2 = to_scale_log2(softmax_scale);

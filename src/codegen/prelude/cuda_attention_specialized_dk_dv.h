@@ -4,17 +4,6 @@
 
 namespace mr {
 
-// The tiles of queries that see some of `rows` keys from `row` on.
-template <class S>
-MR_DEVICE TileRange query_tiles_of(int row, int rows) {
-  constexpr int kTiles = (S::kQueries + S::kTileColumns - 1) / S::kTileColumns;
-  const int first = S::kCausal && row > S::kLast ? (row - S::kLast) / S::kTileColumns : 0;
-  const int last = row + rows - 1 - S::kFirst;
-  const int seen = last < 0 ? 0 : last / S::kTileColumns + 1;
-  const int end = S::kWindow && seen < kTiles ? seen : kTiles;
-  return {first, end > first ? end : first};
-}
-
 // If rows are keys: replaces scores by weights. `row_stats`: those of the tile's queries, in smem.
 template <class S, int kCount>
 MR_DEVICE void weights_of_columns(float (&scores)[1][kCount][4], SmemAddress row_stats, float scale_log2) {
@@ -135,7 +124,7 @@ MR_DEVICE void attention_backward_dk_dv_specialized(int block, const H& query_he
   ResidentRows<S, S::kValues, V> v_rows;
   v_rows.place(smem_base() + kSecondRowsOffset<S>);
   make_barriers<S>();
-  const TileRange all = query_tiles_of<S>(block * kBlockRows<S>, kBlockRows<S>);
+  const TileRange all = query_tiles<S>(block * kBlockRows<S>, kBlockRows<S>);
   const QueryTiles<S> numbers{all.first, all.end};
   if (is_producer<S>()) {
     const auto copy_rows = [&] {
@@ -154,7 +143,7 @@ MR_DEVICE void attention_backward_dk_dv_specialized(int block, const H& query_he
     return;
   }
   raise_registers<kConsumerRegisters<S, S::kInner + S::kValues>>();
-  const TileRange own = within(query_tiles_of<S>(warpgroup_first_row<S>(block), 64), all);
+  const TileRange own = within(query_tiles<S>(warpgroup_first_row<S>(block), 64), all);
   const int row = warp_first_row<S>(block);
   const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
   const float scale_log2 = to_scale_log2(softmax_scale);

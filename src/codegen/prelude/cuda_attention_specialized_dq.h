@@ -50,7 +50,7 @@ MR_DEVICE void attention_backward_dq_specialized(int block, const Q& q, const K&
   d_rows.place(smem_base() + kSecondRowsOffset<S>);
   make_barriers<S>();
   // Without a gradient of the queries only the rows' statistics are needed, and no tile of keys.
-  TileRange all = key_tiles_of<S>(block * kBlockRows<S>, kBlockRows<S>);
+  TileRange all = key_tiles<S>(block);
   if (!S::kStoresDq) all.end = all.first;
   if (is_producer<S>()) {
     const auto copy_rows = [&] {
@@ -63,7 +63,7 @@ MR_DEVICE void attention_backward_dq_specialized(int block, const Q& q, const K&
     return;
   }
   raise_registers<kConsumerRegisters<S, S::kInner>>();
-  const TileRange own = within(key_tiles_of<S>(warpgroup_first_row<S>(block), 64), all);
+  const TileRange own = within(key_tiles<S>(warpgroup_first_row<S>(block), 64), all);
   const int row = warp_first_row<S>(block);
   const double softmax_scale = X::kPlain ? scale : 1;  // of the logits
   const float scale_log2 = to_scale_log2(softmax_scale);

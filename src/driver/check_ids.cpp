@@ -3,15 +3,21 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "ir/index_limits.h"
 
 namespace millrace {
 namespace {
 
-// How many rows a gather or scatter_add can select; zero for other operators.
-int64_t rows_of(const Graph& graph, const Operator& op) {
-  if (op.kind == OperatorKind::scatter_add) return graph.extent(op.space[static_cast<size_t>(op.gathered)]);
-  if (op.kind != OperatorKind::gather) return 0;
-  return graph.extent(graph.tensor(op.inputs[0].tensor).dims[static_cast<size_t>(op.gathered)]);
+// For each tensor, the fewest rows that an operator selects from by its values as they are; zero if none does.
+std::vector<int64_t> selected_rows(const Graph& graph) {
+  std::vector<int64_t> rows(graph.tensors.size(), 0);
+  for (const Operator& op : graph.operators) {
+    const int64_t positions = selected_positions(graph, op);
+    if (positions == 0 || !is_plain(graph, op, op.inputs[1])) continue;
+    int64_t& known = rows[op.inputs[1].tensor.at()];
+    known = known == 0 ? positions : std::min(known, positions);
+  }
+  return rows;
 }
 
 template <class T>
@@ -31,18 +37,13 @@ Result<Done> check(const IdArgument& argument, const T* values) {
 }  // namespace
 
 std::vector<IdArgument> id_arguments(const Graph& graph) {
+  const std::vector<int64_t> rows = selected_rows(graph);
   std::vector<IdArgument> found;
   for (size_t position = 0; position < graph.arguments.size(); ++position) {
     const TensorId tensor = graph.arguments[position];
-    int64_t rows = 0;
-    for (const Operator& op : graph.operators) {
-      const int64_t its_rows = rows_of(graph, op);
-      if (its_rows > 0 && op.inputs[1].tensor == tensor && is_plain(graph, op, op.inputs[1]))
-        rows = rows == 0 ? its_rows : std::min(rows, its_rows);
-    }
-    if (rows > 0)
-      found.push_back(
-          {graph.tensor(tensor).name, tensor, position, graph.tensor(tensor).dtype, elements_of(graph, tensor), rows});
+    const Tensor& argument = graph.tensor(tensor);
+    if (rows[tensor.at()] > 0)
+      found.push_back({argument.name, tensor, position, argument.dtype, elements_of(graph, tensor), rows[tensor.at()]});
   }
   return found;
 }

@@ -5,6 +5,7 @@
 namespace millrace {
 namespace {
 
+// Zero is no limit.
 void tighten(int64_t& limit, int64_t extent) { limit = limit == 0 ? extent : std::min(limit, extent); }
 
 // The first of the inputs whose values the output takes; the second of a where, all of a copy or join.
@@ -16,18 +17,20 @@ bool takes_values(OperatorKind kind) {
 
 }  // namespace
 
+int64_t selected_positions(const Graph& graph, const Operator& op) {
+  if (op.kind == OperatorKind::scatter_add) return graph.extent(op.space[as_index(op.gathered)]);
+  if (op.kind != OperatorKind::gather) return 0;
+  return graph.extent(graph.tensor(op.inputs[0].tensor).dims[as_index(op.gathered)]);
+}
+
 std::vector<int64_t> index_limits(const Graph& graph) {
   std::vector<int64_t> limits(graph.tensors.size(), 0);
   for (size_t k = graph.operators.size(); k-- > 0;) {
     const Operator& op = graph.operators[k];
     const int64_t limit = limits[op.outputs[0].tensor.at()];
-    if (op.kind == OperatorKind::gather) {
-      const Access& table = op.inputs[0];
-      tighten(limits[op.inputs[1].tensor.at()], graph.extent(graph.tensor(table.tensor).dims[as_index(op.gathered)]));
-      if (limit > 0) tighten(limits[table.tensor.at()], limit);
-    }
-    if (op.kind == OperatorKind::scatter_add)
-      tighten(limits[op.inputs[1].tensor.at()], graph.extent(op.space[as_index(op.gathered)]));
+    if (const int64_t positions = selected_positions(graph, op); positions > 0)
+      tighten(limits[op.inputs[1].tensor.at()], positions);
+    if (op.kind == OperatorKind::gather && limit > 0) tighten(limits[op.inputs[0].tensor.at()], limit);
     if (limit == 0 || !takes_values(op.kind)) continue;
     for (size_t input = first_taken(op.kind); input < op.inputs.size(); ++input)
       tighten(limits[op.inputs[input].tensor.at()], limit);

@@ -8,6 +8,9 @@
 
 namespace millrace {
 
+// How many positions the ids of a gather or scatter_add select from; zero for other operators.
+int64_t selected_positions(const Graph& graph, const Operator& op);
+
 // For each tensor the smallest extent of the axes that its values select from, directly or after copies; zero if they
 // select nothing. Integers that nothing reads may have selected from any axis before the program was simplified: one.
 std::vector<int64_t> index_limits(const Graph& graph);

@@ -75,7 +75,7 @@ void take_counted(const StepPlan& plan, const Json& root, TakenTimes& taken) {
     if (!taken.launch_bytes.empty()) return;
   }
   taken.left_out.push_back(
-      concat(kCountedFile, " has no byte counts for this plan and is left out:  bench/mue.py PLAN makes it again."));
+      concat(kCountedFile, " has no byte counts for this plan and is left out: bench/mue.py PLAN makes it again."));
 }
 
 // A search of an earlier plan in the folder is of no use, and no later command can make this plan's.

@@ -21,7 +21,7 @@ Result<CudnnAttention> CudnnPlans::make(const AttentionCall& call) {
   constexpr int kLastInFixedOrder = 9;
   if (call.backward && gpu_.major > kLastInFixedOrder)
     return Error::make(ErrorKind::failed,
-                       concat("cuDNN's backward attention may give other bits in each run on  ", gpu_.architecture()));
+                       concat("cuDNN's backward attention may give other bits in each run on ", gpu_.architecture()));
   const Result<const Cudnn*> library = cudnn_library();
   if (!library) return library.error();
   const CurrentContext current(*context_);

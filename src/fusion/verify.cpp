@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "base/text.h"
 
@@ -13,32 +14,30 @@ Error broken(const std::string& what) {
                      "this is a bug in Millrace: please report it with the program");
 }
 
-bool are_contractions(const Graph& graph, const std::vector<OperatorId>& operators) {
+bool are(OperatorKind kind, const Graph& graph, std::span<const OperatorId> operators) {
   return std::all_of(operators.begin(), operators.end(), [&](OperatorId op) {
-    return op.at() < graph.operators.size() && graph.operators[op.at()].kind == OperatorKind::contraction;
+    return op.at() < graph.operators.size() && graph.operators[op.at()].kind == kind;
   });
 }
 
-bool is_join_after_copies(const Graph& graph, const std::vector<OperatorId>& operators) {
-  const auto is_a = [&](OperatorKind kind) {
-    return [&graph, kind](OperatorId op) {
-      return op.at() < graph.operators.size() && graph.operators[op.at()].kind == kind;
-    };
-  };
-  return !operators.empty() && is_a(OperatorKind::join)(operators.back()) &&
-         std::all_of(operators.begin(), std::prev(operators.end()), is_a(OperatorKind::copy));
+bool is_join_after_copies(const Graph& graph, std::span<const OperatorId> operators) {
+  return !operators.empty() && are(OperatorKind::join, graph, operators.last(1)) &&
+         are(OperatorKind::copy, graph, operators.first(operators.size() - 1));
 }
 
 // Alternatives name operators by ids, which passes over the graph may change.
 const char* complaint_of_alternatives(const Graph& graph, const FusedGraph& fused) {
   for (const Stacking& stacking : fused.stackings) {
-    if (!are_contractions(graph, stacking.contractions)) return "a stacking has an operator that is no contraction";
+    if (!are(OperatorKind::contraction, graph, stacking.contractions))
+      return "a stacking has an operator that is no contraction";
   }
   for (const Epilogue& epilogue : fused.epilogues) {
-    if (!are_contractions(graph, {epilogue.contraction})) return "an epilogue is of an operator that is no contraction";
+    if (!are(OperatorKind::contraction, graph, {&epilogue.contraction, 1}))
+      return "an epilogue is of an operator that is no contraction";
   }
   for (const JoinedStack& stack : fused.joined_stacks) {
-    if (!are_contractions(graph, stack.readers)) return "an operator that is no contraction reads a stack";
+    if (!are(OperatorKind::contraction, graph, stack.readers))
+      return "an operator that is no contraction reads a stack";
     if (!is_join_after_copies(graph, stack.operators)) return "a stack is made of operators that are no join";
   }
   return nullptr;

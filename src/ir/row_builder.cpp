@@ -184,8 +184,10 @@ std::optional<size_t> RowBuilder::apply(OperatorId producer, const Axes& axes) {
     if (!made) return std::nullopt;
     node.inputs.push_back(*made);
   }
-  for (size_t zero = 0; zero < 2; ++zero) {
-    if (op.kind == OperatorKind::add && is_zero(nodes_[node.inputs[zero]])) return node.inputs[1 - zero];
+  if (op.kind == OperatorKind::add) {
+    for (size_t zero = 0; zero < 2; ++zero) {
+      if (is_zero(nodes_[node.inputs[zero]])) return node.inputs[1 - zero];
+    }
   }
   return add_node(std::move(node));
 }

@@ -58,4 +58,10 @@ struct RowExpression {
   bool operator==(const RowExpression&) const = default;
 };
 
+inline int64_t columns_of(const RowExpression& expression) {
+  int64_t columns = 0;
+  for (const RowPiece& piece : expression.pieces) columns += piece.count;
+  return columns;
+}
+
 }  // namespace millrace

@@ -55,12 +55,6 @@ std::vector<RowNumber> leaf_values(const Graph& graph, const RowExpression& expr
 
 }  // namespace
 
-int64_t columns_of(const RowExpression& expression) {
-  int64_t columns = 0;
-  for (const RowPiece& piece : expression.pieces) columns += piece.count;
-  return columns;
-}
-
 std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expression, int64_t rows,
                                   const RowInputs& inputs, const ReferenceData& reference_data) {
   const int64_t columns = columns_of(expression);

@@ -29,7 +29,4 @@ struct RowInputs {
 std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expression, int64_t rows,
                                   const RowInputs& inputs, const ReferenceData& reference_data);
 
-// Its columns.
-int64_t columns_of(const RowExpression& expression);
-
 }  // namespace millrace

@@ -46,8 +46,7 @@ void CpuRowFormulas::add_values(std::vector<KernelValue>& values) {
     nodes_.emplace_back();
     for (const RowNode& node : piece.nodes) {
       nodes_.back().push_back(values.size());
-      if (node.kind == Kind::number) values.push_back({node.number, node.value});
-      if (node.kind == Kind::apply && has_number(node)) values.push_back({TensorId(), node.value});
+      if (has_number(node)) values.push_back({node.number, node.value});
       if (node.kind != Kind::element) continue;
       const std::vector<int64_t> all = strides_of_term(node.term);
       int64_t offset = 0;
@@ -92,9 +91,7 @@ std::string CpuRowFormulas::piece_text(size_t number) const {
 }
 
 std::string CpuRowFormulas::definition(const std::string& name) const {
-  int64_t columns = 0;
-  for (const RowPiece& piece : rows_.pieces) columns += piece.count;
-  std::string text = concat("struct ", name, " {\n  static constexpr long kColumns = ", columns, ";\n");
+  std::string text = concat("struct ", name, " {\n  static constexpr long kColumns = ", columns_of(rows_), ";\n");
   const DType stored = graph_.tensor(partition_.attention.tensors[operand_]).dtype;
   if (is_stored()) text += concat("  mr::Matrix<", codegen::storage_name(stored), "> to;\n");
   for (size_t k = 0; k < rows_.terms.size(); ++k) text += concat("  mr::RowTerm<", element_type(k), "> t", k, ";\n");

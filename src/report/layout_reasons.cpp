@@ -76,10 +76,6 @@ std::string why(const LayoutReason& reason) {
                              : "its launches need different layouts: a conversion costs less than one layout for all";
 }
 
-}  // namespace
-
-namespace {
-
 std::string name_for_caller(const StepPlan& plan, const PlanBuffer& buffer) {
   if (buffer.location != BufferLocation::argument_gradient) return buffer.tensor;
   const auto argument = std::find_if(plan.buffers.begin(), plan.buffers.end(), [&](const PlanBuffer& other) {

@@ -149,8 +149,8 @@ class Metrics {
                                            : OperatorClass::elementwise;
     set_traffic(piece, traffic_of(graph_, partition.reads), traffic_of(graph_, partition.writes));
     if (contraction &&
-        partition.kind !=
-            PartitionKind::attention) {  // fused attention keeps no matrices between its products in memory
+        // Fused attention keeps no matrices between its products in memory.
+        partition.kind != PartitionKind::attention) {
       double least = 0;
       for (const OperatorId op : partition.operators) {
         const OperatorAnalysis& analysis = artefacts_.analysis.operators[op.at()];

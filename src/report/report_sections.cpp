@@ -187,9 +187,8 @@ DataTable path_table(const ReportArtefacts& artefacts) {
 DataTable layout_table(const ReportArtefacts& artefacts) {
   DataTable table{
       "layouts",
-      "Why each tensor has its layout. The times are those of all launches that touch the tensor, each "
-      "with its fastest "
-      "candidate for that layout, whatever the layouts of its other tensors: the least that a layout can cost.",
+      "Why each tensor has its layout. The times are those of all launches that touch the tensor, each with its "
+      "fastest candidate for that layout, whatever the layouts of its other tensors: the least that a layout can cost.",
       {{"tensor", "tensor", false},
        {"layout", "layout", false},
        {"also", "also as", false},

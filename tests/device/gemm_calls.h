@@ -215,13 +215,6 @@ GemmCall call_of(GemmLibrary library, StoredType type, int64_t m, int64_t n, int
   return call;
 }
 
-// The threads of a BLIS product spin while they wait for each other, which takes whole scheduler slices when the cores
-// are busy. So the tests have few of these products, in float32 only.
-inline bool spins(const GemmCall& call) {
-  return call.library == GemmLibrary::blis && call.threads > 1 && !call.threads_over_loops;
-}
-inline bool too_slow(const GemmCall& call) { return spins(call) && (call.type != StoredType::f32 || call.threads > 2); }
-
 inline void check(const GemmCall& call, double alpha, unsigned seed) {
   SCOPED_TRACE(describe(call));
   ASSERT_EQ("", why_not(call));
@@ -242,7 +235,7 @@ inline void check(const GemmCall& call, double alpha, unsigned seed) {
   const auto gemm = Gemm::prepare(call);
   ASSERT_TRUE(gemm) << to_string(gemm.error());
   const Expected expected = expected_of(call, alpha, a, b, d, v);
-  for (int run = 0; run < (spins(call) ? 1 : 2); ++run) {  // the second finds the first one's results in C
+  for (int run = 0; run < 2; ++run) {  // the second finds the first one's results in C
     gemm->run(alpha, a.data(), b.data(), c.data(), scratch.empty() ? nullptr : scratch.data(),
               call.adds ? d.data() : nullptr, call.vector == GemmVector::bias ? v.data() : nullptr);
     for (size_t i = 0; i < expected.value.size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "device/cpu/gemm_blocks.h"
 #include "device/cpu/gemm_matrix.h"
 #include "device/cpu/half_floats.h"
 #include "device/cpu/openmp_settings.h"
@@ -260,6 +261,10 @@ void Gemm::set_threads(int threads) const {
   if (library_ == GemmLibrary::blis) blis_.set_num_threads(threads);
 }
 
+// The threads of a BLIS product spin while they wait for each other, many times a product. On busy cores each of these
+// waits takes a slice of the scheduler. So our threads multiply a block of C each, and wait once, at the end.
+bool Gemm::threads_over_blocks() const { return library_ == GemmLibrary::blis && threads_ > 1 && !threads_over_loops_; }
+
 // MKL's threads are set around its call alone: a program's own calls of MKL keep theirs.
 template <class Function, class Element, class Real>
 void Gemm::product_by_cblas(Function gemm, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const {
@@ -271,7 +276,7 @@ void Gemm::product_by_cblas(Function gemm, Real alpha, const Element* a, const E
 }
 
 template <class Element, class Real>
-void Gemm::product(Real alpha, const Element* a, const Element* b, Real beta, Real* c) const {
+void Gemm::product(const GemmBlock& block, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const {
   if constexpr (sizeof(Element) == sizeof(uint16_t)) {
     product_by_cblas(half_gemm(library_, type_), alpha, a, b, beta, c);
   } else if (has_cblas(library_)) {
@@ -287,18 +292,21 @@ void Gemm::product(Real alpha, const Element* a, const Element* b, Real beta, Re
     } else {
       gemm = blis_.sgemm;
     }
-    gemm(kBlisNoTranspose, kBlisNoTranspose, m_, n_, k_, &alpha, const_cast<Real*>(a), a_.row_stride, a_.column_stride,
-         const_cast<Real*>(b), b_.row_stride, b_.column_stride, &beta, c, c_.row_stride, c_.column_stride);
+    gemm(kBlisNoTranspose, kBlisNoTranspose, block.rows, block.columns, k_, &alpha,
+         const_cast<Real*>(a) + block.row * a_.row_stride, a_.row_stride, a_.column_stride,
+         const_cast<Real*>(b) + block.column * b_.column_stride, b_.row_stride, b_.column_stride, &beta,
+         c + block.row * c_.row_stride + block.column * c_.column_stride, c_.row_stride, c_.column_stride);
   }
 }
 
 template <class Element, class Real>
-void Gemm::multiply_at(int64_t outer, Real alpha, const Element* a, const Element* b, Real* c) const {
+void Gemm::multiply_at(int64_t outer, const GemmBlock& block, Real alpha, const Element* a, const Element* b,
+                       Real* c) const {
   const GemmOffsets start = loops_.outer.at(outer);
   for (int64_t step = 0; step < loops_.summing.steps(); ++step) {
     const GemmOffsets inner = loops_.summing.at(step);
     const bool onto = adds_ || step > 0;  // C already contains D, or the sum so far
-    product(alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(onto ? 1 : 0), c + start.c);
+    product(block, alpha, a + start.a + inner.a, b + start.b + inner.b, static_cast<Real>(onto ? 1 : 0), c + start.c);
   }
 }
 
@@ -307,17 +315,31 @@ void Gemm::multiply(Real alpha, const Element* a, const Element* b, Real* c) con
   a += a_first_;
   b += b_first_;
   if (swapped_) std::swap(a, b);
-  if (!threads_over_loops_) {
-    set_threads(threads_);
-    for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, alpha, a, b, c);
-    return;
-  }
+  const GemmBlock all{0, 0, m_, n_};
+  if (threads_over_loops_) {
 #pragma omp parallel num_threads(threads_)
-  {
-    set_threads(1);  // applies within this region
+    {
+      set_threads(1);  // applies within this region
 #pragma omp for schedule(static)
-    for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, alpha, a, b, c);
+      for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, all, alpha, a, b, c);
+    }
+  } else if (threads_over_blocks()) {
+    const GemmBlocks blocks(m_, n_, threads_);
+#pragma omp parallel num_threads(threads_)
+    {
+      set_threads(1);
+      multiply_in(blocks.of(omp_get_thread_num()), alpha, a, b, c);
+    }
+  } else {
+    set_threads(threads_);
+    multiply_in(all, alpha, a, b, c);
   }
+}
+
+template <class Element, class Real>
+void Gemm::multiply_in(const GemmBlock& block, Real alpha, const Element* a, const Element* b, Real* c) const {
+  if (block.rows == 0 || block.columns == 0) return;
+  for (int64_t outer = 0; outer < loops_.outer.steps(); ++outer) multiply_at(outer, block, alpha, a, b, c);
 }
 
 // All elements of C.

@@ -10,6 +10,7 @@
 
 #include "base/stored_type.h"
 #include "device/cpu/blas_library.h"
+#include "device/cpu/gemm_blocks.h"
 #include "device/cpu/gemm_loops.h"
 #include "device/cpu/onednn_gemm.h"
 #include "device/gemm_call.h"
@@ -51,11 +52,16 @@ class Gemm {
   // Element: Real, or the bits of a half.
   template <class Element, class Real>
   void multiply(Real alpha, const Element* a, const Element* b, Real* c) const;
+  // In a block of C: all iterations; those that add to the same part of C; one product.
   template <class Element, class Real>
-  void multiply_at(int64_t outer, Real alpha, const Element* a, const Element* b, Real* c) const;
+  void multiply_in(const GemmBlock& block, Real alpha, const Element* a, const Element* b, Real* c) const;
   template <class Element, class Real>
-  void product(Real alpha, const Element* a, const Element* b, Real beta, Real* c) const;
+  void multiply_at(int64_t outer, const GemmBlock& block, Real alpha, const Element* a, const Element* b,
+                   Real* c) const;
+  template <class Element, class Real>
+  void product(const GemmBlock& block, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const;
   void set_threads(int threads) const;
+  bool threads_over_blocks() const;
   template <class Function, class Element, class Real>
   void product_by_cblas(Function gemm, Real alpha, const Element* a, const Element* b, Real beta, Real* c) const;
   void multiply_halves(float alpha, const void* a, const void* b, void* c, float* scratch, const void* added) const;

@@ -168,6 +168,7 @@ class Finisher {
   Result<Done> examine(PlanSession& session) {
     const bool slow = made_.after->median > kFarSlowerThanPredicted * made_.selected.plan.cost;
     if (!slow || tuned_.machine.target().own_memory) return Done{};
+    if (!has_time_to_examine(made_.after->median, end_.left())) return Done{};
     const Result<SlowStep> found = examine_slow_step(session, loaded(made_.selected.plan, tuned_.prepared, stage_));
     if (!found) return found.error();
     made_.why_slow = explained(*found);

@@ -58,6 +58,11 @@ double denormal_share(DType dtype, const std::vector<double>& values) {
          static_cast<double>(values.size());
 }
 
+// Each launch is timed as often as its median needs, and then a step keeps denormals.
+bool has_time_to_examine(double step_seconds, double left) {
+  return (static_cast<double>(kLeastSamples) + 2) * step_seconds < left;
+}
+
 Result<SlowStep> examine_slow_step(PlanSession& session, const LoadedPlan& loaded) {
   SlowStep found;
   const LoadMeter meter;

@@ -23,6 +23,9 @@ struct SlowStep {
 // The reasons as sentences.
 std::string explained(const SlowStep& found);
 
+// Whether examining a step that takes so long ends in the time that is left.
+bool has_time_to_examine(double step_seconds, double left);
+
 // Runs some more steps. The session has its tensors; it flushes denormals again afterwards.
 Result<SlowStep> examine_slow_step(PlanSession& session, const LoadedPlan& loaded);
 

@@ -8,7 +8,6 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLeastSamples = 6;  // for an interval
 constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;        // share of the time
 constexpr int64_t kSamplesAClock = 4;  // reading the clock leaves a GPU idle for a moment

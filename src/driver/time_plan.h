@@ -10,7 +10,8 @@
 
 namespace millrace {
 
-inline constexpr uint64_t kTimingSeed = 1;  // of inputs and masks
+inline constexpr uint64_t kTimingSeed = 1;   // of inputs and masks
+inline constexpr int64_t kLeastSamples = 6;  // for an interval
 
 // Steps with idle gaps between them, in which a throttled GPU recovers its clock.
 struct IdleGappedSteps {

@@ -12,6 +12,13 @@ TEST(SlowStep, CountsDenormalsOfTheTypeThatComputes) {
   EXPECT_EQ(denormal_share(DType::float32, {}), 0);
 }
 
+TEST(SlowStep, IsExaminedOnlyInTime) {
+  EXPECT_TRUE(has_time_to_examine(0.1, 1));
+  EXPECT_FALSE(has_time_to_examine(0.6, 4));
+  EXPECT_FALSE(has_time_to_examine(1e-6, 0));
+  EXPECT_FALSE(has_time_to_examine(1e-6, -1));
+}
+
 TEST(SlowStep, BlamesNobodyWithoutEvidence) {
   const std::string text = explained({"q einsum d_x", 82.8e-3, 3e-3, 0, 0.1, ""});
   EXPECT_EQ(text,

@@ -30,7 +30,7 @@ void draw_in_all_types(TrialsOfPrograms& trials, const std::string& name, const 
   const TriedProgram first = tried_program(name, text, sizes, dtypes().front(), nullptr, device);
   ASSERT_FALSE(testing::Test::HasFailure());
   for (const std::string& dtype : dtypes())
-    trials.draw(tried_program(name, text, sizes, dtype, &first.candidates), count, true);
+    trials.draw(tried_program(name, text, sizes, dtype, &first.candidates), drawn_of(count), true);
 }
 
 void draw_models_and_random_programs(TrialsOfPrograms& trials) {

@@ -22,10 +22,10 @@ const std::vector<std::string>& gpu_dtypes() {
 void draw_on_gpu_in_all_types(TrialsOfPrograms& trials, const std::string& name, const std::string& text,
                               const std::vector<std::string>& sizes, size_t count) {
   TriedProgram halves = tried_program(name, text, sizes, "float16", nullptr, TriedOn::gpu);
-  trials.draw(tried_program(name, text, sizes, "bfloat16", &halves.candidates, TriedOn::gpu), count, true);
-  trials.draw(std::move(halves), count, true);
+  trials.draw(tried_program(name, text, sizes, "bfloat16", &halves.candidates, TriedOn::gpu), drawn_of(count), true);
+  trials.draw(std::move(halves), drawn_of(count), true);
   for (const char* const dtype : {"float32", "float64"})
-    trials.draw(tried_program(name, text, sizes, dtype, nullptr, TriedOn::gpu), count, true);
+    trials.draw(tried_program(name, text, sizes, dtype, nullptr, TriedOn::gpu), drawn_of(count), true);
 }
 
 void draw_models_and_random_programs_on_gpu(TrialsOfPrograms& trials) {
@@ -51,7 +51,7 @@ TEST(CudaKernel, CandidatesAgreeWithTheReference) {
   draw_on_gpu_in_all_types(trials, "functions", kFunctions, {}, 2);
   draw_on_gpu_in_all_types(trials, "gathers", kGathers, {}, 4);
   draw_on_gpu_in_all_types(trials, "parts", kParts, {}, 8);
-  trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), 12, true);
+  trials.draw(tried_program("predicates", kPredicates, {}, "float16", nullptr, TriedOn::gpu), drawn_of(12), true);
   if (is_long_run()) draw_models_and_random_programs_on_gpu(trials);
   ASSERT_FALSE(testing::Test::HasFailure());
   trials.run();

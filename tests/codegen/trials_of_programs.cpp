@@ -300,6 +300,8 @@ void TrialsOfPrograms::run() {
   }
 }
 
+size_t drawn_of(size_t count) { return is_long_run() ? count : (count + 1) / 2; }
+
 void try_random_programs(const std::vector<std::string>& dtypes, TriedOn device) {
   constexpr uint64_t kOfALongRun = 10;
   const char* const asked = std::getenv("MILLRACE_RANDOM_KERNELS");

@@ -85,6 +85,7 @@ class EachCampaignTest(unittest.TestCase):
         self.assertGreater(done.next_seed, seed)
         return done.counts
 
+    @long
     def test_random_programs(self) -> None:
         self.assertGreaterEqual(self.try_one("random_programs")["programs"], 1)
 
@@ -93,6 +94,7 @@ class EachCampaignTest(unittest.TestCase):
         self.assertEqual(counts["explorations"], 1)
         self.assertGreaterEqual(counts["kills"], 5)  # one may have ended by itself before
 
+    @long
     def test_altered_databases(self) -> None:
         self.assertGreaterEqual(self.try_one("altered_databases")["databases"], 1)
 

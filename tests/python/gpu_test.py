@@ -172,6 +172,7 @@ class EndToEndTest(GpuTest):
         found = self.made_by("bert.plan")
         self.assertTrue(all(np.isfinite(values).all() for values in found.values()))
 
+    @long
     def test_a_lowered_clock(self) -> None:
         lowered = {"MILLRACE_EMULATED_CLOCK_KHZ": "750000"}
         text = " ".join(self.optimize("small.py", "--budget", "20s", **lowered).split())
@@ -278,6 +279,7 @@ class AlgorithmTest(GpuTest):
             self.assertIn(row, after, "a row was measured again, or lost")
         self.assertEqual(json.loads(self.succeed("select", "product.py", "--device", "cuda", "--json")), wanted)
 
+    @long
     def test_a_plan_on_another_gpu(self) -> None:
         self.optimize("small.py", "--budget", "0s")
         wanted = self.made_by("small.plan")

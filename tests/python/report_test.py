@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 from chromium import CHROMIUM, Chromium
-from command_test_case import BINARY, ROOT
+from command_test_case import BINARY, ROOT, long
 
 SECTIONS = ["answer", "dataflow", "operators", "violins", "roofline", "selection", "memory", "model", "exploration"]
 CHECK = Path(__file__).parent / "report_check.js"
@@ -163,6 +163,7 @@ class ReportTest(unittest.TestCase):
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         self.assertEqual(len([event for event in events if event.get("cat") == "pass"]), 6)
 
+    @long
     def test_a_dot_that_fails_changes_only_the_drawing(self) -> None:
         folder = self.folder / "bin"
         folder.mkdir()

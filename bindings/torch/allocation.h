@@ -60,8 +60,8 @@ using FromBlob = AOTITorchError (*)(void* data, int64_t rank, const int64_t* siz
                                     AtenTensorHandle* made, int32_t layout, const uint8_t* metadata,
                                     int64_t metadata_bytes, void (*deleter)(void* data, void* bytes), void* bytes);
 
-// An uninitialized tensor that lives from one call to the next at most, as gradients do: a large one on the CPU is in
-// memory that is kept.
+// An uninitialized tensor that lives from one call to the next at most, as gradients do. A large one on the CPU takes
+// memory that KeptMemory has kept.
 Tensor short_lived_on(const Device& device, const std::vector<int64_t>& shape, ScalarType dtype, int64_t bytes) {
   static const auto from_blob = reinterpret_cast<FromBlob>(function_of("libtorch_cpu.so", "torch_from_blob"));
   const auto size = static_cast<size_t>(bytes);

@@ -13,7 +13,7 @@
 
 class KeptMemory {
  public:
-  // Smaller blocks are malloc's business, which keeps them itself.
+  // malloc itself keeps smaller blocks.
   static constexpr size_t kLeastBytes = size_t{64} << 10;
 
   // Never destroyed, since tensors may outlive everything else.
@@ -22,7 +22,7 @@ class KeptMemory {
     return *memory;
   }
 
-  // Page-aligned; null without memory.
+  // Page-aligned; null if there is no memory.
   void* take(size_t bytes) {
     const size_t size = rounded(bytes);
     const std::lock_guard<std::mutex> lock(turn_);

@@ -66,7 +66,7 @@ struct RunOptions {
   std::string out;    // file for results and gradients; empty: none
   uint64_t seed = 0;  // of random inputs and of dropout
   uint32_t step = 0;  // of dropout
-  bool keep_denormals = false;  // a plan on the CPU flushes denormal numbers to zero, since it computes them slowly
+  bool keep_denormals = false;  // by default, plans on the CPU flush denormal numbers to zero: computing them is slow
   Format format = Format::text;
   std::function<void(const std::string&)> notice;  // a line for the user, before long work
 };

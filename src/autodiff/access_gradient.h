@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-// A gradient of a tensor, or of a part of it: elsewhere it is zero.
+// The gradient of a tensor, or of a part of it. Outside of the part it is zero.
 struct Contribution {
   TensorId tensor;
   std::vector<int64_t> first;  // the position of its first element on each axis; empty: it is the whole gradient

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostPartlyStacked = 4;  // products of a sum of which some are stacked and the others added one by one
+constexpr size_t kMostPartlyStacked = 4;  // products of a sum, if some are stacked and the others added one by one
 
 }  // namespace
 
@@ -27,7 +27,8 @@ AccumulationPartitions::AccumulationPartitions(const PartitionBuilder& builder, 
   }
 }
 
-// A partition of contractions that add their results to `sum.added`; nothing, which is rejected, if one product cannot.
+// A partition of contractions that add their results to `sum.added`; nothing if one of the products cannot, which is
+// counted as rejected.
 std::optional<Partition> AccumulationPartitions::accumulating(const std::vector<OperatorId>& contractions,
                                                               const ProductSum& sum, Product product) {
   Partition partition = builder_.with_absorbed(contractions, sum.additions);

@@ -15,8 +15,8 @@ struct AddingProduct {
   TensorId added;
 };
 
-// From the epilogues that add a whole tensor. One list per sum, in order of execution. A partial sum that something
-// else reads too ends its list. Of two products whose results are added, the later one adds.
+// Finds them among the epilogues that add a whole tensor. Returns one list per sum, in order of execution. A partial
+// sum that something else reads too ends its list. If the results of two products are added, the later product does it.
 std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, const std::vector<Epilogue>& epilogues);
 
 // The sum of the results of several contractions, by additions of the program.

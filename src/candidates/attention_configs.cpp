@@ -124,8 +124,8 @@ class AttentionConfigs : public ConfigGroups {
     set_mask(MaskStorage::regenerated);
   }
 
-  // Terms of the scores, and the gradient of one: in the layout of the program or the caller; or with neighbouring keys
-  // next to each other, which kernels read fastest, where that is another one.
+  // The layouts of the scores' terms and of a term's gradient: that of the program or the caller, and one where
+  // neighbouring keys are contiguous, which kernels read fastest.
   std::vector<OperandLayouts> layouts_of_terms() const {
     OperandLayouts written;
     OperandLayouts keys_last;
@@ -161,8 +161,8 @@ class AttentionConfigs : public ConfigGroups {
         number_of(attention_.mask, [&](const Layout& layout) { return layout.storage == storage; });
   }
 
-  // Masks are generated in both passes; or forward stores bits, on a GPU if a warp's 32 keys are a word of them. With a
-  // window it would generate many more bits than backward reads.
+  // Both passes generate the mask, or forward stores it as bits. On a GPU it stores bits only if the bits of a warp's
+  // 32 keys are one word. With a window it does not: it would generate many more bits than backward reads.
   std::vector<MaskStorage> mask_storages() const {
     if (!attention_.mask.valid() || attention_.window) return {MaskStorage::regenerated};
     const std::vector<DimId>& dims = graph_.tensor(attention_.mask).dims;
@@ -290,8 +290,8 @@ class AttentionConfigs : public ConfigGroups {
 
   // --- How warps share the work ---
 
-  // After our own kernels with these layouts, with the estimate of the first: unless something is measured, those are
-  // selected, because only the library itself says whether it computes this attention.
+  // Adds cuDNN after our own kernels with these layouts, and with the estimate of the first of them. Unless something
+  // is measured, ours are selected, because only the library itself says whether it computes this attention.
   void add_cudnn() {
     if (not_by_cudnn_) return collector_->reject(*not_by_cudnn_);
     Candidate candidate{layouts_, CudnnConfig(), estimate(configs().front())};
@@ -328,7 +328,7 @@ class AttentionConfigs : public ConfigGroups {
            std::max(attention_.inner, attention_.values) <= kMostColumnsOfWgmma;
   }
   // Kernels that mask some scores branch, and after a branch ptxas 13.0 loses registers of a row that a later product
-  // needs. It also does in loops over fewer tiles than stages.
+  // needs. The same happens in loops over fewer tiles than stages.
   bool masks_scores() const {
     return !attention_.is_plain() || attention_.queries % kWgmmaTile != 0 || attention_.keys % kWgmmaTile != 0;
   }
@@ -386,8 +386,8 @@ class AttentionConfigs : public ConfigGroups {
     }
   }
 
-  // Also in one kernel, if few of a block's rows are without a key; with one row tile, since two do not fit a warp's
-  // registers.
+  // For each config also one with backward in a single kernel, if few of a block's rows have no key. It has one row
+  // tile, since two do not fit a warp's registers.
   std::vector<AttentionConfig> with_single_kernel(std::vector<AttentionConfig> made) const {
     const size_t count = made.size();
     for (size_t k = 0; k < count; ++k) {
@@ -441,14 +441,15 @@ class AttentionConfigs : public ConfigGroups {
            split_seconds(config) + kGpuLaunchSeconds;
   }
 
-  // Of a kernel with one block on each multiprocessor: how much longer than the average the busiest one takes.
+  // How much longer the busiest multiprocessor takes than the average one, if each has one block.
   double imbalance(const AttentionConfig& config) const {
     if (!config.specialized) return 1;
     const int64_t rows = rows_of_block(config);
     const int64_t shares = attention_.backward ? attention_.heads() / attention_.heads_per_group() * config.head_splits
                                                : attention_.heads();
     const int64_t blocks = shares * (((attention_.backward ? attention_.keys : attention_.queries) + rows - 1) / rows);
-    const double longest = attention_.causal && !attention_.window ? 1 / seen_share_ : 1;  // block, to the average
+    // The time of the longest block, relative to the average one.
+    const double longest = attention_.causal && !attention_.window ? 1 / seen_share_ : 1;
     return std::max(1.0, longest * options_.target.gpu->multiprocessors / static_cast<double>(blocks));
   }
 

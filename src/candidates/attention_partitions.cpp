@@ -209,7 +209,7 @@ std::vector<AttentionAlternative> attention_alternatives(const TrainingGraph& tr
 
 namespace {
 
-// The alternatives of one choice point that an attention makes of several.
+// How many alternatives one choice point has after an attention tied several choice points into it.
 class TiedChoicePoints {
  public:
   // `alternatives`: their number, by choice point; one if unknown.

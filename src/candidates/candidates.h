@@ -68,7 +68,8 @@ struct Product {
   std::array<std::vector<TensorId>, 3> tensors;  // a, b, c
   // Of a, b and c: the position on each axis where all indices are zero; empty if that is the first element.
   std::array<std::vector<int64_t>, 3> origins;
-  // Of a, b, c and the vector: stacked, but not adjacent in memory. Inputs are gathered first, outputs scattered after.
+  // Of a, b, c and the vector: stacked, but not adjacent in memory. Inputs are gathered before the product, outputs
+  // scattered after it.
   std::array<bool, 4> packed{};
   std::vector<ProductIndex> indices;
   std::vector<TensorId> scales;
@@ -113,7 +114,7 @@ struct Attention {
   std::vector<TensorId> scales;     // scalars that multiply the scores
   bool causal = false;              // a query attends to no later key
   std::optional<KeyWindow> window;  // if set: the only keys that a query attends to; then it is not causal
-  ScoreExpression score;            // what becomes of a score before the softmax; without nodes: nothing
+  ScoreExpression score;            // what is applied to a score before the softmax; nothing if it has no nodes
   // Of q and k: how their rows are computed from tensors in memory, of which `tensors` has one. Of d_q and d_k: what is
   // stored in `tensors` instead of their rows. Empty: the operand is in memory.
   std::array<RowExpression, kOperands> rows;
@@ -153,7 +154,7 @@ struct Partition {
   std::vector<OperatorId> members;
   std::vector<PartitionIndex> space;
   std::vector<std::vector<int>> index_of;      // per member: for each index of its own space, the nest's, or -1
-  std::vector<std::vector<int64_t>> shift_of;  // per member: its own index is the nest's less this; fused_graph.h
+  std::vector<std::vector<int64_t>> shift_of;  // per member: its own index is the nest's minus this (fused_graph.h)
   Product product;                             // of a contraction
   Attention attention;                         // of an attention
   std::vector<OperatorId> repeats;             // operators that another partition carries out too
@@ -287,7 +288,7 @@ struct AttentionAlternative {
 struct Candidates {
   std::vector<TensorDomain> domains;            // one per tensor of the graph
   std::vector<PartitionCandidates> partitions;  // in an order in which every combination of alternatives can run
-  std::vector<ChoicePoint> choice_points;       // a partition is in alternatives of at most one
+  std::vector<ChoicePoint> choice_points;       // a partition is in the alternatives of one of them at most
   std::vector<std::vector<TensorId>> contiguous_groups;  // tensors adjacent in memory, in every layout
   size_t callers_contiguous_groups = 0;                  // how many of the first ones are the caller's
   std::vector<Rejected> rejected;                        // alternatives that became no partition

@@ -17,7 +17,8 @@ struct ChoicePointRules {
   std::vector<OperatorId> optional;               // operators that need not be carried out
 };
 
-// Alternatives of a choice point. An attention that computes rows of its operands ties the kernels that would do so.
+// Most alternatives of a choice point. An attention that computes rows of its operands ties the kernels that would
+// otherwise compute them.
 inline constexpr size_t kMostAlternatives = 64;
 inline constexpr size_t kMostAlternativesWithRows = 128;
 inline size_t most_alternatives(const Partition& partition) {

@@ -79,16 +79,16 @@ class ConfigGroups {
   virtual ~ConfigGroups() = default;
 
   virtual size_t count() const = 0;
-  // Combinations of layouts in a group, at most: how long it takes to add them.
+  // An upper bound on the combinations of layouts in a group, which is how long adding them takes.
   virtual double combinations(size_t group) const = 0;
-  // About the lowest estimate of its candidates; infinite if it has none. Quick.
+  // Roughly the lowest estimate of its candidates; infinite if it has none. Cheap to compute.
   virtual double bound(size_t group) = 0;
   // Layouts that its candidates may have, by tensor of the partition. Those that every group has may be left out.
   virtual std::vector<std::vector<int>> layouts(size_t group) const = 0;
   // Whether it may have candidates whose tensors have their written layouts.
   virtual bool may_be_written(size_t group) const = 0;
   virtual void add(size_t group, Collector& into) = 0;
-  // Reasons that concern no group.
+  // Counts rejections that belong to no group.
   virtual void reject_others(Collector& into) const = 0;
 };
 

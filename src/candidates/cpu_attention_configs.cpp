@@ -21,8 +21,8 @@ constexpr int64_t kPackedStep = 16;  // a vector of the prelude
 
 int rounded_to_step(int64_t extent) { return static_cast<int>((extent + kPackedStep - 1) / kPackedStep * kPackedStep); }
 
-// Products of a score with columns: two in forward; in backward two, one for each gradient, and two more for that of a
-// term.
+// Multiply-adds per score: in forward those of two products; in backward those of two products again, of one for each
+// gradient, and of two for the gradient of a term.
 double products_of(const Attention& attention) {
   const auto inner = static_cast<double>(attention.inner);
   const auto values = static_cast<double>(attention.values);

@@ -123,7 +123,7 @@ std::optional<CudnnAxes> cudnn_axes(const Graph& graph, const Partition& partiti
   return CudnnAxesFinder(graph, partition, layouts).run();
 }
 
-// Lists what is known to be the same, so that it rejects everything else that an attention may have.
+// Lists the features that are known to be the same in cuDNN. An attention with any other feature is rejected.
 std::optional<std::string> why_not_by_cudnn(const Graph& graph, const Partition& partition) {
   const Attention& attention = partition.attention;
   if (attention.has_row_expressions()) return "cuDNN: an attention that computes rows of its queries or keys";

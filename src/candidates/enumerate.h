@@ -45,7 +45,7 @@ void find_configs(const Graph& graph, const std::vector<TensorDomain>& domains, 
 // Partitions with their candidates.
 Result<Candidates> enumerate(const TrainingGraph& training, const FusedGraph& fused, const EnumerateOptions& options);
 
-// All configs under given layouts; on a GPU, a partition's candidates have only the first.
+// All configs under given layouts. On a GPU, a partition lists only the first of them.
 std::vector<Candidate> configs_under(const Graph& graph, const std::vector<TensorDomain>& domains,
                                      const EnumerateOptions& options, const Partition& partition,
                                      const std::vector<int>& layouts);

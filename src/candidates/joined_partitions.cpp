@@ -56,7 +56,7 @@ void add_joined(const PartitionBuilder& builder, PartitionSet& set, const Joined
   }
   if (!builder.leaves_kernels(stack.operators))
     return set.reject(concat(join.name, " as stacked tensors: ", kRestIsNoKernel));
-  // The first one stands for the join; the others repeat it.
+  // The first one carries out the join; the others repeat it.
   std::vector<OperatorId>& first = partitions.front().operators;
   first.insert(first.end(), stack.operators.begin(), stack.operators.end());
   std::sort(first.begin(), first.end());

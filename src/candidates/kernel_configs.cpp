@@ -23,10 +23,10 @@ namespace {
 using Order = std::vector<int>;  // indices of the partition's space, outermost first
 
 constexpr size_t kPermutedIndices = 5;
-constexpr size_t kMasksOfTheirOwn = 6;  // of more masks, all are stored the same
-constexpr size_t kOtherStorages = 2;    // besides words
-constexpr double kBesideBytes = 1.5;    // times the bytes, if neighbours are along the next loop; for the order only
-constexpr double kAcrossBytes = 4;      // the same along another loop
+constexpr size_t kMasksOfTheirOwn = 6;      // if there are more masks, all are stored in the same form
+constexpr size_t kOtherStorages = 2;        // besides words
+constexpr double kBesideBytes = 1.5;        // times the bytes, if neighbours are along the next loop (an estimate)
+constexpr double kAcrossBytes = 4;          // the same along another loop
 constexpr double kAllAssignments = 50'000;  // if there are more, reads follow one order and writes the other
 
 std::vector<Order> orders_of(size_t count) {

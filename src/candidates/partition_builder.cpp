@@ -130,7 +130,7 @@ std::string PartitionBuilder::name_with_absorbed(const std::vector<OperatorId>& 
 
 bool PartitionBuilder::is_in_cycle(const Partition& partition) const {
   const auto inside = [&](OperatorId id) { return has(partition.operators, id); };
-  // Operators come in order: only one before the last can lead back.
+  // Operators are in order, so only one before the partition's last can lead back into it.
   const OperatorId last = *std::max_element(partition.operators.begin(), partition.operators.end());
   std::set<OperatorId> seen;
   std::vector<OperatorId> open;

@@ -24,8 +24,8 @@ class PartitionBuilder {
   std::vector<const FusedOperator*> groups_with(const std::vector<OperatorId>& operators) const;
   const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
   const std::vector<OperatorId>& producers() const { return producers_; }
-  // Without the training graph's statistics: a tensor that only these read need not be in memory, because the partition
-  // that carries out a statistic computes its input too.
+  // The readers of each tensor, without the training graph's statistics. A tensor that only statistics read need not be
+  // in memory, because the partition that carries out a statistic computes its input too.
   const ReadersOfTensors& readers() const { return readers_; }
   // Per tensor: whether it is in the caller's memory.
   const std::vector<bool>& callers() const { return callers_; }

@@ -28,7 +28,7 @@ struct ProductRole {
 inline constexpr std::array<ProductRole, 3> kProductRoles = {
     {{kA, kC, kB, false}, {kB, kC, kA, false}, {kA, kB, kC, true}}};
 
-// The indices of the matrices of one call. The chains belong to someone else.
+// The indices of the matrices of one call. It does not own the chains.
 struct GemmChains {
   const Chain* m = nullptr;
   const Chain* n = nullptr;

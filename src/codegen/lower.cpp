@@ -88,7 +88,7 @@ class GemmLowering {
     call.v_elements = elements(kVectorOperand);
   }
 
-  // The copy's axes, in the order of its indices. From then on, strides are those of the copy.
+  // The axes of the copy, in the order of its indices. After this, strides are those of the copy.
   void unfold(Launch& launch) {
     const size_t operand = as_index(config_.unfolded);
     const std::vector<int64_t> steps = steps_of(operand);
@@ -168,7 +168,7 @@ class GemmLowering {
     return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
   }
 
-  // A product without this index has extent one along it; any stride is right.
+  // The stride along merged indices. A product without them has extent one, so that any stride is right.
   int64_t stride(size_t operand, const std::vector<int>& chain) const {
     return chain.empty() ? 1 : stride_of(operand, static_cast<size_t>(chain.back()));
   }

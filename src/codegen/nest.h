@@ -36,7 +36,7 @@ struct Port {
 
 using Positions = std::vector<Position>;  // one per axis of a tensor, by the indices of the partition's space
 
-// Holds where 0 <= position < extent.
+// The condition 0 <= position < extent.
 struct Guard {
   Position position;
   int64_t extent = 1;
@@ -76,17 +76,18 @@ struct Nest {
   std::string type_of(const Port& port) const;
   int port_of(TensorId tensor, bool written) const;
 
-  // The position on each axis of an access, by the indices of the partition's space, and of the tensor of a layout
-  // conversion.
+  // The position on each axis of an access, or of the tensor of a layout conversion, by the indices of the partition's
+  // space.
   Positions positions_along(int member, const Access& access) const;
   Positions own_positions(TensorId tensor) const;
 
-  // How an element of a tensor with these strides moves with each index, and where it is if all indices are zero.
+  // Where an element of a tensor with these strides is: how its offset changes with each index, and the offset if all
+  // indices are zero.
   static Position element_of(const Positions& positions, const std::vector<int64_t>& strides);
   static std::string text_of(const Position& position);
   static int64_t stride_along(int index, const Positions& positions, const std::vector<int64_t>& strides);
 
-  // A member's own index, by the partition's.
+  // A member's own index as a function of the partition's indices.
   Position own_index(int member, size_t index) const;
   // Where a member computes: its own indices are inside their extents. Empty: everywhere.
   std::vector<Guard> guards_of(int member) const;
@@ -94,7 +95,7 @@ struct Nest {
   std::vector<Guard> guards_of_input(int member, size_t input) const;
   // The region of an input of a join.
   std::vector<Guard> inside(int member, size_t input) const;
-  // Whether a guard changes along an index.
+  // Whether a guard depends on an index.
   static bool changes_along(const std::vector<Guard>& guards, int index);
   // The condition as C++; `moving` is the index that has `+ lane` added, or kNoIndex.
   static std::string condition_of(const std::vector<Guard>& guards, int moving, const std::string& lane);
@@ -112,7 +113,7 @@ struct Nest {
   static std::string identity(InstructionKind kind);
   static std::string operation(InstructionKind kind);
 
-  // The output of a member that this tensor is, if the nest computes it.
+  // The member's output that is this tensor, if the nest computes it.
   std::optional<NestValue> made_inside(TensorId tensor) const;
 
   // The indices that a reduction across rows keeps, outermost first.
@@ -122,7 +123,7 @@ struct Nest {
   std::string expanded(const PlacedInstruction& placed, const OperandTexts& texts,
                        std::vector<KernelValue>& values) const;
 
-  // How a gather's table is read at a point: with the id's position on the gathered axis added, times its stride.
+  // How a gather reads its table: at these positions, plus the id's position on the gathered axis times its stride.
   struct GatheredAccess {
     int port = 0;
     Positions positions;  // zero on the gathered axis

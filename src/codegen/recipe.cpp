@@ -17,12 +17,12 @@ std::string power(const std::string& base, double exponent) {
 }
 
 std::string power_of(const std::string& base, double exponent, const std::string& passed) {
-  if (exponent == 0) return "mr::splat<E>(1)";  // for infinities and NaNs, too
+  if (exponent == 0) return "mr::splat<E>(1)";  // also of infinities and NaNs
   const std::string whole = power(base, exponent);
   return whole.empty() ? concat("mr::power(", base, ", ", passed, ")") : whole;
 }
 
-// The input whose region it is, or the value outside.
+// The input whose region contains the point, or the value outside all regions.
 std::string first_inside(size_t inputs) {
   std::string expression = "mr::splat<E>(VALUE)";
   for (size_t k = inputs; k-- > 0;) expression = concat("mr::select(INSIDE", k, ", $", k, ", ", expression, ")");

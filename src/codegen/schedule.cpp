@@ -55,7 +55,7 @@ class Scheduler {
       const size_t segment =
           place({member, instruction, across && is_reduction(instruction.kind)}, at_points, inner, not_before);
       if (instruction.kind == InstructionKind::map)
-        not_before = segment;  // a dropout's mask in the same loop as its output
+        not_before = segment;  // so that a dropout's mask is in the same loop as its output
       const NestValue made = value_of(member, instruction);
       made_in_[made] = segment;
       if (!at_points || (is_reduction(instruction.kind) && in_row)) schedule_.once_a_row.insert(made);

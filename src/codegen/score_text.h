@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// The texts of the nodes that no operator makes, and of the condition of a causal mask.
+// The texts of the nodes that are not operators, and of the condition of a causal mask.
 struct ScoreTexts {
   std::string score;
   std::string gradient;

@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// Whether the operator copies all of a computed tensor, perhaps into one with fewer axes, its elements in the same
-// order.
+// Whether the operator copies all of a computed tensor and keeps the order of its elements; the copy may have fewer
+// axes.
 bool keeps_order(const Graph& graph, const Operator& op) {
   if (op.kind != OperatorKind::copy || op.inputs[0].axes != in_order(op.space.size())) return false;
   const Tensor& from = graph.tensor(op.inputs[0].tensor);

@@ -14,7 +14,7 @@ namespace millrace {
 // The type that a name such as float16 or np.float32 means, if it is one that tensors have.
 std::optional<DType> tensor_type(const Expression& name);
 
-// Whether a name is a type of integers or booleans, which tensors cannot have yet.
+// Whether a name is a type of integers or booleans that no tensor has, such as int8.
 bool is_integer_type(const Expression& name);
 
 // The type that an annotation names: float16, dace.float16. `chosen` replaces it if set. Nothing after an error.

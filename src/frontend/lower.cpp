@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMaxLowered = 1000000;  // expressions, over all calls and iterations of loops
 
-// A type of Python: a parameter of the entry function with a default value keeps that value.
+// Whether the annotation is a type of Python itself. A parameter of the entry function that has one and a default value
+// keeps that value.
 bool is_python_type(const Expression& annotation) {
   return annotation.kind == ExpressionKind::name && annotation.prefix.empty() &&
          (annotation.text == "int" || annotation.text == "float" || annotation.text == "bool" ||

@@ -169,7 +169,7 @@ bool Lowerer::lower_loop(const Statement& statement, Scope& scope, const std::st
     const size_t errors = diagnostics_.count();
     bind(statement.targets[0], item, scope);
     if (lower_block(statement.body, scope, prefix)) return true;
-    // The next turns would report the same errors; what the body assigns is unknown.
+    // The next iterations would report the same errors; what the body assigns is unknown.
     if (diagnostics_.count() > errors) {
       set_broken(statement.body);
       return false;

@@ -25,7 +25,7 @@ class Fuser {
   // Restores the groups of a fused graph.
   void restore(const FusedGraph& fused);
 
-  // Group numbers in execution order.
+  // The numbers of the groups, in execution order.
   std::vector<size_t> order() const;
   const FusionGroup& group(size_t number) const { return groups_[number]; }
   size_t group_of(OperatorId op) const { return group_of_[op.at()]; }

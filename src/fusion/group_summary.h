@@ -74,7 +74,7 @@ MovedOnce moved_together(const Neighbourhood& near, const SharedTensor& shared);
 GroupSpaces united(const Neighbourhood& near, const GroupSpaces& a, const GroupSpaces& b,
                    const std::vector<SharedTensor>& shared);
 
-// Adds a group with common labels to `a`; not what the two move.
+// Adds a group with common labels to `a`, except for what the two move.
 void absorb(const Neighbourhood& near, GroupSummary& a, GroupSummary b);
 
 // The words of a loop nest beyond those of MovedOnce: partial sums of reductions across the grid, and rows that are too

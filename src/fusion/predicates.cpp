@@ -29,7 +29,8 @@ TensorId zero_of(Graph& graph) {
   return TensorId(graph.tensors.size() - 1);
 }
 
-// The comparisons of backward, without duplicates. May add the constant 0, with which a ReLU's output is compared.
+// The comparisons of backward, without duplicates. May add the constant 0 to the graph, because a ReLU's gradient
+// compares the ReLU's output with it.
 std::vector<Predicate> find_predicates(Graph& graph) {
   std::vector<bool> later(graph.tensors.size(), false);  // computed in backward, or given to it
   for (size_t k = 0; k < graph.tensors.size(); ++k) later[k] = graph.tensors[k].role == TensorRole::result_gradient;

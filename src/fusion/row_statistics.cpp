@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// The logarithms of the sums that a softmax divides by, one per row.
+// For each row, the logarithm of the sum that a softmax divides by.
 Operator log_sums_of(const Operator& softmax, TensorId log_sums) {
   Operator op;
   op.kind = OperatorKind::log_sum_exp;

@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// Padded with zeros to those of tensor-core tiles.
+// The columns after padding with zeros to whole tensor-core tiles.
 constexpr int64_t padded_columns(int64_t columns) {
   constexpr int64_t kTileColumns = 16;
   return (columns + kTileColumns - 1) / kTileColumns * kTileColumns;

@@ -37,7 +37,7 @@ class AttentionMatch {
   const AttentionPattern& pattern() const { return made_; }
 
  protected:
-  // An operator between the scores and the softmax, and which of its inputs is made of the scores.
+  // An operator between the scores and the softmax, and which of its inputs is computed from the scores.
   struct PathStep {
     OperatorId op;
     size_t input;

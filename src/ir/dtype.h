@@ -15,7 +15,7 @@ std::string_view name_of(DType dtype);
 std::optional<DType> dtype_named(std::string_view name);
 int64_t bytes_of(DType dtype);
 inline bool is_integer(DType dtype) { return dtype == DType::int32 || dtype == DType::int64; }
-// Whether it holds numbers to compute with. Integers and booleans are compared, choose and index.
+// Whether it holds numbers to compute with. Integers and booleans are compared, select values, or serve as indices.
 inline bool is_floating(DType dtype) { return dtype != DType::boolean && !is_integer(dtype); }
 inline bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 

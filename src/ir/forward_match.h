@@ -28,15 +28,15 @@ class ForwardMatch : public AttentionMatch {
   const char* check_accesses();
   // The axis of a tensor that runs along an index.
   static std::optional<int> axis_along(const Access& access, int index);
-  // The axis of the scores that an index of a step of the path runs along; of the softmax, which is after the last
-  // step.
+  // The axis of the scores along which an index of a step of the path runs. The softmax counts as the step after the
+  // last.
   std::optional<int> axis_of_scores(size_t step, int index) const;
   // The axis of the scores along which the softmax runs.
   std::optional<int> key_axis() const;
   // The axis of the scores whose queries a causal mask compares with the keys.
   std::optional<int> causal_query_axis() const;
   // Of several indices that only the queries have, one counts the rows of the scores: the one that a causal mask
-  // compares, else the longest. The others are groups of heads that share their keys.
+  // compares or, without a mask, the longest. The others are groups of heads that share their keys.
   int query_index(const std::vector<int>& only_queries) const;
   void add_batch(Role& role, DimId dim);
   // The indices that the scores are contracted over, in the order of the keys' axes.

@@ -203,8 +203,8 @@ Region all_points(const Graph& graph, const Operator& op);
 Region points_of_input(const Graph& graph, const Operator& op, size_t input);
 bool overlap(const Region& one, const Region& other);
 
-// The words of the tensor that the access touches; none for scalars and constants. Of a gather's table as many as there
-// are points, or all.
+// The words of the tensor that the access touches; none for scalars and constants. Of a gather's table: one per point,
+// but at most all.
 int64_t words_touched(const Graph& graph, const Operator& op, const Access& access);
 int64_t words_touched(const Graph& graph, const Region& region, const Access& access);
 
@@ -216,7 +216,8 @@ struct TensorUse {
   const Access& access() const { return op->inputs[input]; }
 };
 
-// The words of one tensor that these accesses touch together: the sum of the different ones, at most all of its words.
+// The words of one tensor that these accesses touch together: each different access counts once, and the sum is at most
+// all of its words.
 int64_t words_touched(const Graph& graph, const std::vector<TensorUse>& uses);
 
 // Number of points of an operator's iteration space.

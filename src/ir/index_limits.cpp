@@ -5,10 +5,11 @@
 namespace millrace {
 namespace {
 
-// Zero is no limit.
+// Zero means no limit.
 void tighten(int64_t& limit, int64_t extent) { limit = limit == 0 ? extent : std::min(limit, extent); }
 
-// The first of the inputs whose values the output takes; the second of a where, all of a copy or join.
+// The first input whose values the output takes: a where takes those of its second and third, a copy or join those of
+// all.
 size_t first_taken(OperatorKind kind) { return kind == OperatorKind::where ? 1 : 0; }
 
 bool takes_values(OperatorKind kind) {

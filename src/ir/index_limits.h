@@ -12,7 +12,8 @@ namespace millrace {
 int64_t selected_positions(const Graph& graph, const Operator& op);
 
 // For each tensor the smallest extent of the axes that its values select from, directly or after copies; zero if they
-// select nothing. Integers that nothing reads may have selected from any axis before the program was simplified: one.
+// select nothing. Integers that nothing reads have limit one: before the program was simplified, they may have selected
+// from any axis.
 std::vector<int64_t> index_limits(const Graph& graph);
 
 }  // namespace millrace

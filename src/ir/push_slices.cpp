@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostSlices = 16;     // of one operator
-constexpr size_t kMostPushed = 50000;  // operators, over all: hostile programs slice slices
+constexpr size_t kMostPushed = 50000;  // operators that replace sliced ones, in all: a hostile program may slice slices
 
 // An access of an input, by the numbers of the operator and the input.
 struct SliceUse {
@@ -18,7 +18,7 @@ struct SliceUse {
   size_t input = 0;
 };
 
-// An access whose indices are numbered by their order in it, with their dimensions.
+// An access to a slice. Its indices are numbered in the order in which they run through the tensor.
 struct PushedSlice {
   std::vector<Position> axes;
   std::vector<int64_t> extents;
@@ -28,7 +28,7 @@ struct PushedSlice {
   bool same(const PushedSlice& other) const { return axes == other.axes && extents == other.extents; }
 };
 
-// The indices come in the order in which they run through the tensor.
+// Makes the PushedSlice of an access.
 PushedSlice slice_of(const Graph& graph, const Operator& op, const Access& access) {
   PushedSlice slice;
   std::vector<Position> by(op.space.size(), kFixed);
@@ -108,7 +108,7 @@ class SlicePusher {
     return is_slice(graph_, op, op.inputs[use.input]);
   }
 
-  // Into how many slices the operator may be divided. For a reduction or contraction it is one: computing only that
+  // The most slices into which the operator may be divided. A reduction or contraction has one: computing only that
   // slice saves work, but several slices are computed faster together.
   size_t most_slices(const Operator& op) const {
     const bool whole = op.outputs.size() == 1 && !is_result_[op.outputs[0].tensor.at()] &&
@@ -203,7 +203,7 @@ class SlicePusher {
     return made;
   }
 
-  // The operator over the positions of a slice of its output; what it reduces stays.
+  // The operator over the positions of a slice of its output; the indices that it reduces stay.
   static Operator part_of(const Operator& op, const PushedSlice& slice) {
     Operator part = op;
     part.space = slice.dims;

@@ -9,7 +9,7 @@ namespace {
 
 using Nodes = std::vector<RowNode>;
 
-// What a join has outside its inputs.
+// Whether it is the constant 0, which a padding has outside its input.
 bool is_zero(const RowNode& node) {
   return node.kind == RowNode::Kind::number && !node.number.valid() && node.value == 0;
 }
@@ -149,7 +149,7 @@ size_t RowBuilder::make(TensorId tensor, const Axes& axes) {
   if (tensor == given_.tensor) {
     if (const std::optional<size_t> made = add_gradient(tensor, axes)) return *made;
   }
-  // What is the same for several rows is read, not computed for each of them.
+  // A value that several rows share is read: it is not computed again for each of them.
   const OperatorId producer = producers_[tensor.at()];
   if (producer.valid() && allowed_.contains(producer) && runs_along_row(axes)) {
     if (const std::optional<size_t> made = apply(producer, axes)) {
@@ -192,7 +192,7 @@ std::optional<size_t> RowBuilder::apply(OperatorId producer, const Axes& axes) {
   return add_node(std::move(node));
 }
 
-// The input whose region has the column. A region that has some rows only leaves the row.
+// The input whose region contains the column. Nothing if a region depends on the row.
 std::optional<size_t> RowBuilder::join(const Operator& op, const std::vector<std::optional<RowAxis>>& indices) {
   for (size_t input = 0; input < op.inputs.size(); ++input) {
     bool inside = true;

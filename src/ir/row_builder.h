@@ -16,7 +16,7 @@ namespace millrace {
 // Whether an attention can apply such an operator to its rows.
 bool applies_to_rows(OperatorKind kind);
 
-// An axis of a tensor at one column of an operand: it runs along a row or batch index, or is at a position.
+// An axis of a tensor, for one column of an operand: it runs along a row or batch index, or has a fixed position.
 struct RowAxis {
   Role role = kNoRole;
   int64_t position = 0;  // without a role
@@ -26,11 +26,11 @@ struct RowAxis {
 
 class RowBuilder {
  public:
-  // `allowed`: the operators that it may apply; it reads the results of others.
+  // `allowed`: the operators that it may apply; the results of all others are read.
   RowBuilder(const Graph& graph, const std::vector<OperatorId>& producers, const std::set<OperatorId>& allowed)
       : graph_(graph), producers_(producers), allowed_(allowed) {}
 
-  // A tensor whose rows it is given.
+  // Declares the gradient whose rows are given.
   void give(const AttentionTensor& gradient) { given_ = gradient; }
 
   // The expression of an operand's rows; nothing if its columns have too many forms.

@@ -25,14 +25,14 @@ struct RowNode {
   enum class Kind {
     number,    // a constant or scalar
     element,   // of a tensor in the same row
-    gradient,  // of the operand in the same row
+    gradient,  // of the operand's gradient, in the same row
     apply,     // an elementwise operator
   };
 
   Kind kind = Kind::number;
   TensorId number;                     // if invalid: `value`
   size_t term = 0;                     // of element: its position among the terms
-  std::vector<RowPosition> positions;  // of element: on the axes along no row or batch; of gradient: one, the column
+  std::vector<RowPosition> positions;  // of element: one per axis along no row or batch; of gradient: the column
   OperatorKind op = OperatorKind::copy;
   double value = 0;            // Operator::value
   std::vector<size_t> inputs;  // of apply: earlier nodes

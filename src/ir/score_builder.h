@@ -22,11 +22,11 @@ class ScoreBuilder {
                const std::set<TensorId>& kept)
       : graph_(graph), producers_(producers), batch_indices_(batch_indices), kept_(kept) {}
 
-  // The score or the gradient, by the tensor that has it.
+  // Declares the tensor that holds the score or the gradient.
   void give(TensorId tensor, Roles axes, ScoreNode::Kind kind) { given_[tensor] = {std::move(axes), kind}; }
-  // A tensor that is not in memory, so the attention must apply the operator that computes it.
+  // Declares a tensor that is not in memory, so the attention must apply the operator that computes it.
   void require(TensorId tensor) { required_.insert(tensor); }
-  // A tensor with the values of another.
+  // Declares a tensor that has the values of another.
   void add_copy(TensorId copy, TensorId original) { copies_[copy] = original; }
 
   // The node of what an operator reads; `indices`: the roles of that operator's indices. Nothing if an attention cannot

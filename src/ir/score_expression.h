@@ -40,7 +40,7 @@ struct AttentionTensor {
 struct ScoreNode {
   enum class Kind {
     score,     // the scaled product of a query and a key
-    gradient,  // of what the softmax takes
+    gradient,  // the gradient of the softmax's input
     number,    // a constant or scalar
     term,      // an element of a tensor
     query,     // the position of the query

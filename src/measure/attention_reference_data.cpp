@@ -79,7 +79,7 @@ class Heads {
     for (double& x : input(Attention::q)) x = std::ldexp(x, power);
   }
 
-  // As drawn, or of the rows that are computed from what was drawn.
+  // The size of an operand's elements: of the drawn ones, or of the rows that are computed from them.
   double size_of_elements(Attention::Operand operand) {
     if (attention_.rows[operand].empty()) return size_of(rules_[attention_.tensors[operand].at()]);
     const Matrix rows = operand_rows(operand, 0).value;
@@ -205,7 +205,7 @@ class Heads {
     };
   }
 
-  // Adds to the outputs: heads of a group have the gradients of keys and values in common.
+  // Adds to the outputs, because the heads of a group share the gradients of their keys and values.
   void scatter(const Sums& made, Attention::Operand operand, int64_t point) {
     Expected& to = output(operand);
     for (int64_t r = 0; r < made.value.rows; ++r) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kAddProgram = "INSERT OR IGNORE INTO program(name, device, partition) VALUES (?, ?, ?)";
 
-// A database that was never written since Millrace stores names has no table for them.
+// A database that was last written by a version without program names has no table for them.
 Result<bool> has_programs(const SqliteConnection& connection) {
   const Result<int64_t> tables = connection.integer("SELECT count(*) FROM sqlite_master WHERE name = 'program'");
   if (!tables) return tables.error();

@@ -35,7 +35,7 @@ Result<SqliteStatement> prepare_find(const SqliteConnection& connection);
 Result<std::optional<MeasurementRow>> find_row(SqliteStatement& statement, const MeasurementKey& key,
                                                const std::string& path);
 
-// Runs `work` in a transaction and rolls back if it fails. Not in a file that somebody removed: SQLite would go on to
+// Runs `work` in a transaction and rolls back if it fails. Fails if somebody removed the file: SQLite would go on to
 // write where nobody can read.
 template <class Work>
 auto in_transaction(const SqliteConnection& connection, Work work) -> decltype(work()) {

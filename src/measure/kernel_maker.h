@@ -28,7 +28,7 @@ class KernelMaker {
   virtual std::string name_of(const Launch& launch) const = 0;
   // One result per launch; all launches must have a kernel.
   virtual std::vector<Result<CompiledFile>> make(const std::vector<Launch>& launches) const = 0;
-  // Makes running calls of make() end soon, with any result, which is no longer needed.
+  // Makes running calls of make() end soon. Nobody needs their results any more.
   virtual void cancel() const {}
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kPositive = 0.25;  // at least, where a number must be positive
 constexpr double kAny = 1e300;
-constexpr double kShareOfExponent = 0.25;  // of the type's largest: products with gradients are finite, too
+constexpr double kShareOfExponent = 0.25;  // of the type's largest exponent: products with gradients are finite, too
 
 bool is_bound(double x) { return std::abs(x) < kAny; }
 
@@ -119,7 +119,7 @@ class DemandFinder {
       case OperatorKind::silu:  // at least half of a positive argument, or half of it up to one
         if (wanted.low > 0) want(op.inputs[0], {2 * wanted.low, kAny});
         return;
-      default: return;  // positive by itself, or of a size that its arguments do not decide
+      default: return;  // positive anyway, or of a size that does not depend on the arguments
     }
   }
 

@@ -86,7 +86,7 @@ double drawn_value(const DrawRule& rule, double uniform) {
     const auto count = static_cast<double>(rule.positions);
     return std::min(std::floor((uniform + 1) / 2 * count), count - 1);
   }
-  // No addition absorbs the product, so that every device draws the same bits.
+  // Volatile, so that no addition absorbs the product and every device draws the same bits.
   const volatile double product = rule.reach * uniform;
   return rule.middle + product;
 }

@@ -1,5 +1,5 @@
-// Candidates described for people: "GEMM m=BJ n=HP k=I, OpenBLAS, 2 threads". The compact text of print_candidate,
-// which has no names, stays for programs. Test: tests/report/candidate_words_test.cpp
+// Candidates described for people: "GEMM m=BJ n=HP k=I, OpenBLAS, 2 threads". Other programs read the compact text of
+// print_candidate, which has no names. Test: tests/report/candidate_words_test.cpp
 #pragma once
 
 #include <map>

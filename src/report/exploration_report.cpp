@@ -104,7 +104,7 @@ std::string certificate_line(const Exploration& exploration) {
                   fixed(100 * Certificate::kFaster, 1), " %)");
   return concat("not certified: untried candidates may make a plan that is faster",
                 certificate.step > 0 ? concat(" than the best step, ", shown_seconds(certificate.step)) : "",
-                "; what is proved of these ", candidates, " is only that no plan takes less than ",
+                "; it is only proven that no plan of these ", candidates, " takes less than ",
                 shown_seconds(certificate.lower_bound));
 }
 

@@ -30,13 +30,14 @@ std::string sum_remark(const StepMetrics& metrics) {
                 estimated == metrics.after.size() ? " was timed alone" : " timed alone");
 }
 
-// The timeline of the step before is shorter than its measured time by these.
+// Explains why the timeline of the step before is shorter than its measured time.
 std::string without_a_time(const StepMetrics& metrics) {
   const auto count = std::count_if(metrics.before.begin(), metrics.before.end(),
                                    [](const Piece& piece) { return piece.seconds <= 0; });
   if (count == 0) return "";
-  return concat("; ", count, count == 1 ? " operator before was" : " operators before were",
-                " not timed alone, so the timeline of the step before lacks ", count == 1 ? "it" : "them");
+  return concat("; ", count, count == 1 ? " operator" : " operators", " of the step before ",
+                count == 1 ? "was not timed alone and is" : "were not timed alone and are",
+                " missing from its timeline");
 }
 
 std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {

@@ -124,7 +124,7 @@ void VectorAccesses::store_carried(const NestValue& value, VectorStatements& to)
 
 // --- Masks ---
 
-// A dropout's mask is complete before its line; booleans are collected along it.
+// A dropout's mask is complete before the loop over its line; a boolean is collected along the line.
 void VectorAccesses::store_bits(const PlacedInstruction& placed, const std::string& name, VectorStatements& to) {
   const Access& access = nest_.op(placed.member).outputs[Nest::at(placed.instruction.target)];
   const bool drawn = nest_.op(placed.member).kind == OperatorKind::dropout;

@@ -345,7 +345,7 @@ class CpuAttentionGenerator {
     if (attention_.d_term.valid()) add_term();
   }
 
-  // First all shares of all groups, and then the sums of what they leave in scratch memory.
+  // Runs all shares of all groups, and then sums what they leave in scratch memory.
   void add_shares(int64_t bytes) {
     const int64_t shares = groups() * splits();
     made_.scratch_bytes = bytes * shares;

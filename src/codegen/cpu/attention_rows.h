@@ -27,9 +27,8 @@ class CpuRowFormulas {
   void add_values(std::vector<KernelValue>& values);
   // The definition of the struct `name`.
   std::string definition(const std::string& name) const;
-  // Its members for one head, without that of the matrix that it stores. head_offset(axes, first): the text of the
-  // head's offset in a tensor with these axes, whose strides along the batch indices are the kernel's values from
-  // `first` on.
+  // Its members for one head, except the matrix that it stores. head_offset(axes, first): the text of the head's offset
+  // in a tensor with these axes, whose strides along the batch indices are the kernel's values from `first` on.
   using HeadOffset = std::function<std::string(const Attention::Axes& axes, size_t first)>;
   std::string members(const HeadOffset& head_offset) const;
 

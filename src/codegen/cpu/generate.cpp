@@ -350,7 +350,7 @@ class CpuGenerator {
     partials_.push_back(std::move(partial));
   }
 
-  // A partial result along the vector index grows vector by vector; any other once for each line or point.
+  // A partial result along the vector index is added to vector by vector; any other once for each line or point.
   void add_to_partial(const PlacedInstruction& placed, const std::string& expression, VectorStatements& to) const {
     const ThreadPartial& partial = *std::find_if(partials_.begin(), partials_.end(), [&](const ThreadPartial& other) {
       return other.member == placed.member && other.number == placed.instruction.target;

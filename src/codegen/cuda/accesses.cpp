@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostEarly = 32;  // elements of a tensor that a thread loads at the beginning of a row
 
-// What every address of an access is a multiple of, in bytes.
+// The largest power of two, in bytes, that divides every address of an access.
 int64_t alignment_of(const ThreadMapping& map, const Port& port, const Positions& positions, int vector) {
   const int64_t size = bytes_of(map.graph.tensor(port.tensor).dtype);
   int64_t aligned = std::gcd(kWideBytes, stored_bytes(map.graph, port.tensor, port.layout));
@@ -94,7 +94,7 @@ std::string Accesses::place_load(const std::string& key, const Loaded& loaded, S
   return known;
 }
 
-// Where it may not be read, the values stay undefined: nothing uses them.
+// Where it may not be read, the values stay undefined; nothing uses them there.
 Statement Accesses::load_of(const Segment& segment, const std::string& target, const Loaded& loaded) const {
   Statement load = {Load{target, loaded.pointer, loaded.offset}};
   if (!loaded.needed.empty()) load = {If{loaded.needed, {load}, Braces::none}};
@@ -138,7 +138,7 @@ void Accesses::store(const PlacedInstruction& placed, const std::string& name, S
   to.stores.push_back(guard.empty() ? stored : Statement{If{guard, {stored}, Braces::none}});
 }
 
-// One thread of a row stores what the row has once; threads without a row store nothing.
+// One thread of a row stores the values that a row has once; threads without a row store nothing.
 std::string Accesses::store_guard(const Segment& segment) const {
   std::string guard;
   if (!segment.loop && !map_.flat) guard = "lane == 0";

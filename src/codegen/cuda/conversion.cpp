@@ -37,7 +37,8 @@ Statements convert_vector(const ThreadMapping& map) {
           {store_of(map, 1, positions, vector, "moved")}};
 }
 
-// Half a warp writes neighbours of a column, the other half those of the next vector: whole sectors are written.
+// Half a warp writes neighbours of a column, and the other half those of the next vector, so that whole sectors are
+// written.
 Statements convert_tile(const ThreadMapping& map, KernelStatements& kernel) {
   const int across = map.config.block;
   const int down = map.config.vector;

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kFinishBatch = 16;         // partial results that a thread of the second kernel loads before it adds them
 constexpr int64_t kFewElements = 32768;  // results for which the second kernel has many small blocks
-constexpr int64_t kSectorBytes = 32;     // the least that memory transfers
+constexpr int64_t kSectorBytes = 32;     // the smallest unit that memory transfers
 
-// How many rows of a block have partial results that fit next to each other into shared memory.
+// For how many rows of a block partial results fit into shared memory together.
 int64_t rows_in_shared(const ThreadMapping& map, const Partial& partial) {
   int64_t rows = map.block_rows;
   while (rows > 1 && rows * map.points(partial.inner) * map.real_bytes() > kMostShared) rows /= 2;
@@ -111,8 +111,9 @@ Statements flush_combined(const ThreadMapping& map, KernelStatements& kernel) {
   return statements;
 }
 
-// The second kernel waits for memory, not for arithmetic. Few columns in a block make many blocks, and many slices of
-// a column's partial results, whose loads do not wait for each other. At least a sector of neighbours.
+// The second kernel waits for memory, not for arithmetic. With few columns per block there are many blocks, and many
+// slices of a column's partial results, whose loads do not wait for each other. A block has at least a sector of
+// neighbours.
 int64_t finish_columns(const ThreadMapping& map) {
   int64_t elements = 0;
   for (const Partial& partial : map.partials) elements += map.points(map.kept_by(partial.member));

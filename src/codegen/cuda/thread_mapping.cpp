@@ -55,7 +55,8 @@ const Partial& ThreadMapping::partial_of(const PlacedInstruction& placed) const 
   });
 }
 
-// With reductions across rows, a block stays at one point of the indices that any of them keeps.
+// With reductions across rows, all rows of a block have the same position on the indices that one of the reductions
+// keeps.
 void ThreadMapping::find_rows() {
   for (const int index : outer_loops()) {
     const bool kept = std::any_of(partials.begin(), partials.end(), [&](const Partial& partial) {

@@ -1,5 +1,5 @@
-// Fused attention on the CPU: backward. A thread owns a group of heads, or some of its keys, and visits all queries for
-// one tile of keys after the other: five products, and every sum in one order. Test:
+// Fused attention on the CPU: backward. A thread owns a group of heads, or some of its keys, and for one tile of keys
+// after the other visits all queries. It computes five products. Every sum has a fixed order. Test:
 // tests/codegen/cpu_attention_test.cpp
 #pragma once
 

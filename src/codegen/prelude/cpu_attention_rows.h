@@ -1,8 +1,8 @@
 // Fused attention on the CPU: rows of an operand that are not in memory, such as those of a rotary embedding. They are
 // computed when the operand is packed, and gradients when they are stored. Test: tests/codegen/cpu_attention_test.cpp
 //
-// The generator writes a struct for each such operand: compute(row, to) writes a row as float; store(row, from) writes
-// to memory what becomes of a gradient's row.
+// The generator writes a struct for each such operand: compute(row, to) writes a row as float; store(row, from) applies
+// the computation to a gradient's row and writes the result to memory.
 #pragma once
 
 namespace mr {

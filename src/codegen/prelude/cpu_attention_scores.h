@@ -1,5 +1,5 @@
-// Fused attention on the CPU: what becomes of a tile of scores. Which of them are visible, their masks, and what the
-// generated formulas read. Test: tests/codegen/cpu_attention_test.cpp
+// Fused attention on the CPU: from a tile of scores to the softmax's input: which scores are visible, their masks, and
+// what the generated formulas read. Test: tests/codegen/cpu_attention_test.cpp
 //
 // The generator writes a struct X with the formulas: logit(score, query, key, lanes), what the softmax takes at `lanes`
 // neighbouring keys; and in backward d_score(score, gradient of the logit, query, key, lanes) and d_term(…).
@@ -37,7 +37,7 @@ MR_INLINE VecF raised_logit(VecF x) {
   return select((x < lowest) & (x != splat<VecF>(-infinity())), lowest, x);
 }
 
-// The mask of a head's dropout. Without a dropout: nothing is read.
+// The mask of a head's dropout. Without a dropout, nothing is read.
 struct AttentionMask {
   const Dropout* dropout;
   u64 first;  // the number of the head's first element

@@ -28,7 +28,7 @@ MR_DEVICE int grid_size() { return static_cast<int>(gridDim.x); }
 
 // The first call of every kernel, before it touches memory. Since Hopper, a kernel may start while the previous one
 // still runs (programmatic dependent launch). Waits until that one is done and its writes are visible, then allows the
-// next kernel to start. Not sooner, or two kernels would run ahead.
+// next kernel to start. If it allowed that sooner, two kernels could run ahead.
 MR_DEVICE void begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

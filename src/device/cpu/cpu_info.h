@@ -29,7 +29,7 @@ int thread_limit();
 // A file of /proc or /sys without surrounding whitespace; "" if it is missing.
 std::string system_text(const std::string& path);
 
-// The pieces, from texts and folders, for tests on any machine.
+// The parts of the above, computed from texts and folders, so that tests can run on any machine.
 
 struct CpuModel {
   std::string model;

@@ -35,7 +35,7 @@ std::string disturbance(std::optional<double> others_cores, int threads);
 // Bytes that a process can allocate before the machine runs out of memory; 0 if it is unknown.
 int64_t available_memory();
 
-// The pieces, from texts.
+// The parts of the above, computed from texts.
 
 // From the text of /proc/meminfo; 0 if it has no such line.
 int64_t available_memory_in(std::string_view meminfo);

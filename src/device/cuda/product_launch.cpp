@@ -57,7 +57,7 @@ constexpr size_t kVector = 3;
 constexpr size_t kWorkspace = 4;
 constexpr size_t kEnd = 5;
 
-// A vector always has space in scratch, in case the caller's is not aligned.
+// A vector always has space in scratch, because the caller's vector may not be aligned.
 std::array<int64_t, 6> places_in_scratch(const Launch& launch, size_t workspace_bytes) {
   std::array<int64_t, 6> places{};
   for (size_t operand = 0; operand < 3; ++operand)

@@ -219,7 +219,7 @@ Result<std::string> GpuTrials::misuse(const Partition& partition, const Placemen
   return std::string();
 }
 
-// Runs once more after the timing: a candidate must compute every time, not only the first time, and the same bits.
+// Runs once more after the timing: a candidate must compute the same bits every time, not only the first time.
 Result<std::string> GpuTrials::check_again(const Partition& partition, const std::vector<Layout>& layouts,
                                            const Placement& placement, GpuLaunch& launch) {
   char* const before = sets_.bytes_at(placement.bytes);

@@ -1,9 +1,9 @@
 // The graph: tabs for before and after, forward and backward; zoom, move, fit; search; details of what is selected.
 // Without this script the page shows its pictures one after another.
 (() => {
-  const kReadable = 0.9;  // pixels of the screen for one of the picture, at least, when it opens
+  const kReadable = 0.9;  // the smallest scale at which a picture opens: pixels of the screen for one of the picture
   const kLargest = 4;
-  const kMargin = 8;  // of the picture, around a box at the edge of the frame
+  const kMargin = 8;  // pixels of the picture that are kept free around a box
 
   // One picture: which section of it is visible.
   class Stage {
@@ -210,7 +210,7 @@
       return this.choose("tensor" in node ? { tensor: stage.details.tensors[node.tensor].name, index: node.tensor } : { name: node.name });
     }
 
-    // A tensor by name, in all pictures; or an operator or launch.
+    // Selects a tensor by name, in all pictures, or an operator or launch.
     choose(chosen) {
       this.chosen = chosen;
       for (const stage of this.stages) this.mark(stage);
@@ -218,7 +218,7 @@
       this.markRows();
     }
 
-    // Where a name is: the box of an operator or launch, in the shown picture if it is there.
+    // The box of the operator or launch with this name, in the shown picture if it is there.
     place(name) {
       for (const stage of [this.shown, ...this.stages]) {
         const box = stage.boxes.find((b) => stage.node(b)?.name === name);
@@ -308,7 +308,7 @@
       this.rowLinks();
     }
 
-    // Rows of tables that tell of the same thing, and buttons in them that lead here.
+    // Marks the rows of tables that show the same thing, and adds buttons to them that lead here.
     tables() {
       this.rows = new Map();
       for (const id of ["launches", "path", "operators", "layouts", "traffic", "buffers"]) {

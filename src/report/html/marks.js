@@ -1,5 +1,5 @@
-// What pointing shows, by keyboard: Tab reaches a picture, the arrow keys go through its marks, Escape leaves them.
-// The tip is a status, which screen readers read aloud.
+// Shows by keyboard what pointing shows: Tab reaches a picture, the arrow keys go through its marks, Escape leaves
+// them. The tip is a status, which screen readers read aloud.
 const Marks = (() => {
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity,
     End: Infinity };

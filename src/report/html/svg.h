@@ -42,7 +42,8 @@ class Svg {
   void text(Point at, std::string_view text, std::string_view classes, std::string_view anchor = "start",
             double angle = 0);
 
-  // What follows, up to close(), is one thing for the script: `kind` and `number` say which, and the tip is its own.
+  // Groups what follows, up to close(), into one element for the script: `kind` and `number` say which, and the group
+  // has a tip of its own.
   void open(std::string_view kind, size_t number, std::string_view tip);
   void close();
 

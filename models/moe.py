@@ -1,8 +1,8 @@
 """A mixture of experts with dense routing: every expert runs on every token, and the router's
 softmax weights their sum. The experts are Mixtral's: SwiGLU with gate and up weights as one matrix.
 
-B: batch; J: sequence length; I: embedding; E: experts; U: width of an expert. The defaults have
-Mixtral 8x7B's experts and sizes; it selects two experts of a token, and this layer none.
+B: batch; J: sequence length; I: embedding; E: experts; U: width of an expert. The defaults are
+Mixtral 8x7B's sizes and number of experts. Mixtral runs two experts for each token; this layer runs all of them.
 """
 
 import numpy as np

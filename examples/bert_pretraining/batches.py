@@ -15,7 +15,7 @@ IGNORED = -100  # the label of a position that does not count
 
 
 class Batches:
-    """`packed`: pairs of texts for each sequence, of the same length each; 1: a pair fills it."""
+    """`packed`: how many pairs of texts share a sequence; each gets the same length."""
 
     def __init__(self, documents: list[Document], tokenizer: Tokenizer, length: int, seed: int, packed: int = 1):
         self._documents = [[tokenizer.ids(sentence) for sentence in document] for document in documents]

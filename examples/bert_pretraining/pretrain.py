@@ -4,7 +4,7 @@
     pretrain.py --phase 1 --steps 200 --out run           # length 128; a generated corpus if there is no --text
     pretrain.py --phase 2 --steps 50 --out run            # length 512, from the weights of phase 1
     torchrun --nproc-per-node 2 pretrain.py --phase 1 …   # data parallel
-    pretrain.py --phase 1 --steps 400 --out run --resume  # goes on with the same bits
+    pretrain.py --phase 1 --steps 400 --out run --resume  # continues; same bits as without a break
 
 Writes run/phase1.pt (checkpoint), run/phase1.svg (loss) and run/tokenizer.json. Needs torch and millrace.
 """

@@ -6,7 +6,7 @@
     finetune.py --out run --size 1b --batch 1 --length 2048 --pack   # random weights, to measure
     finetune.py --out run --weights Llama-3.2-1B --rank 16           # low-rank adapters on frozen weights
     torchrun --nproc-per-node 8 finetune.py …                        # data parallel
-    finetune.py --out run --steps 400 --resume                       # goes on with the same bits
+    finetune.py --out run --steps 400 --resume                       # continues; same bits as without a break
 
 Writes run/tuned.pt (checkpoint; with --rank, the adapters alone) and run/tuned.svg (loss). Needs torch, transformers
 and millrace.

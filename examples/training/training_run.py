@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("--warm-up", type=float, default=0.1, help="share of --schedule (default: 0.1)")
     parser.add_argument("--schedule", type=int, help="steps until the rate is zero (default: --steps)")
     parser.add_argument("--save-every", type=int, default=1000, metavar="STEPS")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", choices=("millrace", "inductor", "eager"), default="millrace")
     parser.add_argument("--budget", help="exploration of each plan, as 60s (default: none)")

@@ -28,7 +28,8 @@ class LaunchPair final : public GpuLaunch {
   std::unique_ptr<GpuLaunch> second_;
 };
 
-// What prepare() of a GPU returns for a launch with a kernel: the kernel alone, or with the product that it copies for.
+// What prepare() of a GPU returns for a launch with a kernel: the kernel alone, or the kernel that copies an operand
+// together with the product that reads the copy.
 template <class PrepareProduct>
 Result<std::unique_ptr<GpuLaunch>> followed_by_product(Result<std::unique_ptr<GpuLaunch>> kernels, const Launch& launch,
                                                        const PrepareProduct& prepare_product) {

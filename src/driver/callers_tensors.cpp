@@ -17,7 +17,7 @@ void find_stacks(const Candidates& candidates, std::vector<CallersTensor>& tenso
           std::find_if(tensors.begin(), tensors.end(), [&](const CallersTensor& t) { return t.tensor == tensor; });
       return static_cast<size_t>(found - tensors.begin());
     };
-    if (position(family.front()) == tensors.size()) continue;  // the whole family is in another list
+    if (position(family.front()) == tensors.size()) continue;  // the whole contiguous group is in another list
     for (size_t k = 1; k < family.size(); ++k)
       tensors[position(family[k])].follows = static_cast<int>(position(family[k - 1]));
   }

@@ -1,6 +1,6 @@
 // What a plan's folder has for its reports besides the plan: times.json, written by `millrace bench --json` (optimize
-// writes one with the step alone), counted.json, written by bench/mue.py, and search.json, in which optimize writes how
-// its exploration went on. Test: tests/driver/taken_times_test.cpp
+// writes one with the step alone), counted.json, written by bench/mue.py, and search.json, in which optimize records
+// its exploration over time. Test: tests/driver/taken_times_test.cpp
 #pragma once
 
 #include <string>

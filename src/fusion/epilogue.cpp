@@ -52,7 +52,8 @@ void follow(const Neighbourhood& near, OperatorId contraction, std::vector<Epilo
   }
 }
 
-// A bias's gradient sums an operand of the weight's gradient over the indices that the contraction contracts.
+// A bias's gradient is a sum of one operand of the weight's gradient, over the same indices that this contraction sums
+// over.
 void find_bias_gradients(const Neighbourhood& near, OperatorId contraction, std::vector<Epilogue>& found) {
   const Operator& product = near.op(contraction);
   for (size_t side : {0U, 1U}) {

@@ -109,7 +109,8 @@ def layer(m: float32[B, O], x: float32[B, I], w: float32[I, O], p: float32[B, I]
   }
 }
 
-// However many products a sum has, all of them accumulate one by one, or stacked, or none does.
+// A sum has three alternatives, however many products it has: all accumulate one by one, all are stacked, or none
+// accumulates.
 TEST(Additions, OfALongSumAreFew) {
   constexpr int kProducts = 24;
   std::vector<std::string> arguments = {"x: float32[B, I]"};

@@ -72,7 +72,7 @@ TEST(EnumerateOnAGpu, GivenLayoutsHaveEveryShape) {
   EXPECT_GT(more, 0U);
 }
 
-// Small ones are, and those in their written layouts.
+// Small tensors may have any layout, and so may tensors in their written layouts.
 TEST(EnumerateOnAGpu, LargeTensorsHaveUnitStride) {
   const auto counted = [](int rows, const std::string& other) {
     const TrainingGraph training = training_of(concat("J = ", rows, R"(
@@ -109,7 +109,7 @@ bool keeps_none(const std::vector<TensorDomain>& domains, const Partition& parti
                      [](const Layout& l) { return l.storage == MaskStorage::regenerated; });
 }
 
-// Small masks need not be, nor those of kernels whose tensors have their written layouts.
+// Small masks may be generated across threads, and so may those of kernels whose tensors have their written layouts.
 TEST(EnumerateOnAGpu, LargeMasksAreGeneratedAlongTheirNeighbours) {
   const auto across = [](int rows) {
     const TrainingGraph training = training_of(concat("J = ", rows, R"(

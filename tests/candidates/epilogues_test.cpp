@@ -522,8 +522,9 @@ TEST(EpilogueProducts, AGeluWithoutItsAuxiliaryMatrix) {
   FAIL() << "no GELU";
 }
 
-// A bias, its gradient and both stacked, of the attention's inputs: if the model's arguments have the layout of a
-// product's result, and if they do not but the caller leaves the choice; stacked, of the weights too.
+// The products of the attention's inputs can have an epilogue with a bias, with its gradient, and with both stacked: if
+// the model's arguments have the layout of a product's result, or if the caller leaves their layouts open. Stacked
+// products need open layouts of the weights too.
 TEST(EpilogueConfigs, ExistForTheAttentionsInputs) {
   const auto expect_configs = [](const std::string& model, const std::vector<std::string>& unpinned, bool apart,
                                  bool stacked) {

@@ -21,7 +21,7 @@ def layer(x: float32[B, I], wq: float32[O, I], wk: float32[O, I], wv: float32[O,
     return np.einsum("bc,co->bo", weights, v)
 )";
 
-// The weights are adjacent, the biases are, and their gradients too.
+// The weights are adjacent to each other, the biases too, and so are their gradients.
 inline std::vector<std::pair<std::string, std::string>> stacked_projections() {
   return {
       {"wq+wk+wv", "stacked"}, {"d_wq+d_wk+d_wv", "stacked"}, {"bq+bk+bv", "stacked"}, {"d_bq+d_bk+d_bv", "stacked"}};

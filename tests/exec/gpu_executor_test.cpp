@@ -154,7 +154,7 @@ TEST_F(EmulatedExecutor, FusedAttentionsAgreeWithTheReference) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
-// Each pass is ours or the library's: what forward saves means the same in both.
+// Our kernels or cuDNN's compute each pass, in any combination, since what forward saves means the same in both.
 TEST_F(EmulatedExecutor, AttentionsByCudnnAgreeWithTheReference) {
   AttentionProgram program;
   program.weights = "softmax(causal_mask(s))";

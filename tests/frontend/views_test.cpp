@@ -1,4 +1,4 @@
-// Indexing, reshaping and moving axes: accesses, and a copy where no access can say it.
+// Indexing, reshaping and moving axes: accesses, and a copy where no access can express it.
 #include <gtest/gtest.h>
 
 #include "frontend/program_text.h"

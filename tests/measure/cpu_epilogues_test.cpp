@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuEpilogues,
                                          std::pair(StoredType::f16, "float16")),
                          [](const auto& suite) { return std::string(suite.param.second); });
 
-// A GELU's input is needed by backward, so that its epilogue is only for what no gradient is asked of.
+// Backward needs a GELU's input, so a product applies a GELU only where no gradient is needed.
 TEST(CpuEpilogueFunctions, GelusWithoutGradientsAgreeWithTheReference) {
   if (onednn_implementation(StoredType::bf16).empty()) GTEST_SKIP() << "oneDNN has no bfloat16 on this processor";
   const std::set<Activation> tried = try_epilogues(R"(

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 
-// Takes memory for long enough that somebody who looks notices.
+// Holds the memory long enough for the watch to notice.
 void take(int64_t bytes) {
   const std::vector<char> taken(static_cast<size_t>(bytes), 1);
   std::this_thread::sleep_for(std::chrono::seconds(5));

@@ -1,4 +1,4 @@
-// When a trial has samples enough.
+// When a trial has enough samples.
 #include "measure/sampling.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@ import unittest
 
 from command_test_case import CommandTest, NO_CONFIGURATION, ROOT, WRONG_USAGE
 
-ON_A_GPU = {"relative_clock", "idle_gapped_step_seconds"}  # keys that a CPU has not
+ON_A_GPU = {"relative_clock", "idle_gapped_step_seconds"}  # keys that only a GPU has
 LAYER = """
 B, I, O = 4, 8, 8
 

@@ -21,7 +21,7 @@ def f(x: float32[B, N], m: float32[B, N], keep: bool_[B, N]):
 IN_DOMAIN = {
     "log": "np.log(x)", "power": "x ** -0.5", "masked": "softmax(x + np.log(m))", "exp": "np.exp(200 * x)",
 }
-# Of the four rows of a drawn mask, or of a given one, some are hidden whole.
+# Each mask, drawn or given, has four rows, and some of them hide all elements.
 HIDDEN = "softmax(np.where(keep, x, -np.inf))"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from numpy_program import Program
 
-# By model and integer argument: the name of the size that the integers are less than, or the number itself.
+# For each model and integer argument, the bound of its integers: the name of a size, or a number.
 LIMITS = {
     "bert": {"ids": "V", "segments": "T", "labels": "V", "follows": 2},
     "t5_encoder_layer": {"buckets": "N"},

@@ -179,7 +179,7 @@ Verdict check_training(const Graph& forward, const TrainingGraph& training, uint
     if (findings.weight == Weight::certain) break;
     if (findings.weight == Weight::undecided) {
       verdict.complaint.reset();
-      verdict.looseness = std::numeric_limits<double>::infinity();  // not checked, unless another draw is
+      verdict.looseness = std::numeric_limits<double>::infinity();  // stays unless another draw is checked
     }
   }
   return verdict;

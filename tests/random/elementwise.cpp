@@ -210,7 +210,7 @@ Value biased(Body& body, const Value& value) {
 Value partner(Body& body, const Value& value) {
   Random& random = body.random;
   const auto fits = [&](const Value& other) { return broadcast(value.shape, other.shape).has_value(); };
-  const auto same = [&](const Value& other) { return timing_class(value.shape, other.shape); };
+  const auto same = [&](const Value& other) { return same_extents(value.shape, other.shape); };
   const int64_t choice = random.below(10);
   if (choice < 3) {
     if (const auto found = body.any_that(same)) return *found;

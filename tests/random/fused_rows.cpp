@@ -209,7 +209,7 @@ class Rows {
     return passed.values[*element];
   }
 
-  // The table at the position that the id has at the point.
+  // The element of the table at the position that the point's id selects.
   Scalar read_gathered(size_t member, const Point& point) {
     const Operator& gather = op(member);
     const double id = value_of(read(member, gather.inputs[1], point));
@@ -250,7 +250,7 @@ class Rows {
     return value;
   }
 
-  // Stores the outputs. A maximum is the same in every order; only sums are not.
+  // Stores the outputs. A maximum does not depend on the order of the rows; a sum does.
   void finish(const Operator& op) {
     bool reordered = std::any_of(op.inputs.begin(), op.inputs.end(),
                                  [&](const Access& input) { return memory_.reordered[input.tensor.at()]; });

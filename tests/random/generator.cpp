@@ -100,7 +100,7 @@ void call_function(Body& body, const Function& function) {
       actual = random.chance(60) ? body.scalar().text : "0.75";
     } else {
       const auto fits = [&](const Value& value) {
-        return timing_class(value.shape, parameter.shape) && value.bound <= parameter.bound;
+        return same_extents(value.shape, parameter.shape) && value.bound <= parameter.bound;
       };
       const auto found = body.any_that(fits);
       actual = found ? found->text : body.parameter(parameter.shape).text;

@@ -283,7 +283,7 @@ Value padded(Body& body, const Value& value) {
   return {text, Binding::atom, shape, std::max(value.bound, 0.5), false};
 }
 
-// The value, and one or two others that have the same extents but for the axis.
+// Joins the value with one or two others, whose extents are the same except along the axis.
 Value joined(Body& body, const Value& first) {
   Random& random = body.random;
   body.spend(1);

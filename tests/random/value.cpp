@@ -30,7 +30,7 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   return result;
 }
 
-bool timing_class(const Shape& a, const Shape& b) {
+bool same_extents(const Shape& a, const Shape& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Axis& x, const Axis& y) { return x.extent == y.extent; });
 }

@@ -38,13 +38,13 @@ int64_t elements(const Shape& shape);
 // NumPy's broadcast of the two; nothing if they do not broadcast, or if it is too large and larger than both.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
-// The two have the same extents.
-bool timing_class(const Shape& a, const Shape& b);
+// Whether the two have the same extents.
+bool same_extents(const Shape& a, const Shape& b);
 
 // The text, in parentheses if it binds more loosely than `loosest`.
 std::string operand(const Value& value, Binding loosest);
 
-// A double as Python and Millrace read it back.
+// A number as text that Python and Millrace read back exactly.
 std::string number_text(double value);
 
 }  // namespace millrace::random_programs

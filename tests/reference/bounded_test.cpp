@@ -130,7 +130,7 @@ TEST(Bounded, ABoundIsNotTooWide) {
   EXPECT_EQ((Single(1e308) * Single(1e308)).error, 0);
 }
 
-// For a function of float32 arguments that are themselves rounded: the result is within the bound, which is not idle.
+// For a function of rounded float32 arguments: the result is within the bound, and the bound is not much too large.
 template <class Computed, class Function>
 void expect_within_bound(const char* name, double low, double high, const Computed& computed,
                          const Function& function) {

@@ -53,7 +53,8 @@ TEST(CostBounds, NoSelectionWithACandidateCostsLess) {
   EXPECT_GT(above_all, 0);
 }
 
-// The true times of a problem of which some candidates are tried. The others have a lower bound of their time.
+// A problem with the true time of every candidate, and which candidates are tried. For the others only a lower bound is
+// known.
 struct PartlyTried {
   Measurements truth;
   Measurements tried;
@@ -84,7 +85,7 @@ PartlyTried partly_tried(unsigned seed) {
   return made;
 }
 
-// What is tried in the end if only candidates with room for a cheaper selection are.
+// A candidate without room for a cheaper selection need not be tried: no cheaper selection contains it.
 TEST(CostBounds, ACandidateWithoutRoomIsInNoCheaperSelection) {
   int certified = 0;
   int without_room = 0;

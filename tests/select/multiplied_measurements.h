@@ -1,5 +1,6 @@
 // Measurements of a choice point whose alternatives are multiplied: a chain of stages, each computed by two partitions
-// or by one, and a partition that computes all of them. Attention that absorbs the operators before it is such a one.
+// or by one, and a partition that computes all of them. Attention that absorbs the operators before it has such a
+// choice point.
 #pragma once
 
 #include <random>

@@ -77,7 +77,7 @@ def ceilings_of(options: argparse.Namespace, dtype: str) -> tuple[metric.Ceiling
 def counted(options: argparse.Namespace, plan: Path, known: list, ceilings: metric.Ceilings, folder: Path) -> list:
     """`millrace run` executes one step with separate launches, not as a graph."""
     kernels = ncu.count(options.ncu, [options.millrace, "run", str(plan)], folder / "ncu.csv", options.seconds)
-    matched = launches.match(known, kernels)
+    matched = launches.match(known, kernels, launches.kernel_names(plan.parent))
     return [metric.counted_row(launch, own, ceilings) for launch, own in zip(known, matched)]
 
 

@@ -4,6 +4,7 @@ refusing and reporting. Needs no GPU, and times nothing."""
 import json
 import signal
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
@@ -14,6 +15,9 @@ import safetensors_io
 from command_test_case import (
     BINARY, FAILED, NO_CONFIGURATION, EMULATED_GPU, ROOT, UNAVAILABLE, WRONG_USAGE, CommandTest, long,
 )
+
+sys.path.insert(0, str(ROOT / "bench"))
+from efficiency.launches import BETWEEN_STEPS, kernel_names  # noqa: E402  (the path above comes first)
 
 # Algorithms of the emulated GPU (emulated_gpu.h).
 ALIGNED, FAST = 2, 3
@@ -112,6 +116,15 @@ class EndToEndTest(GpuTest):
         plan = json.loads((self.folder / "small.plan" / "plan.json").read_text())
         self.assertIn("Emulated GPU", json.dumps(plan))
         self.assertTrue((self.folder / "small.plan" / "kernels.cubins").exists())
+
+        # bench/mue.py finds the names that ncu shows: they are in the cubins, and the plan's are not.
+        bundle = (self.folder / "small.plan" / "kernels.cubins").read_bytes().split(b"\n", 1)[1]
+        names = kernel_names(self.folder / "small.plan")
+        functions = {launch["function"] for launch in plan["launches"] if "function" in launch}
+        self.assertEqual(set(names), functions | {BETWEEN_STEPS})
+        for function, name in names.items():
+            self.assertIn(name.encode(), bundle)
+            self.assertNotIn(function.encode(), bundle)
 
         # The plan's results match the reference's, and its masks depend on the seed and the step.
         wanted = self.made_by("small.py", "--seed", "4")

@@ -18,6 +18,9 @@ from efficiency.launches import Launch  # noqa: E402
 from efficiency.ncu import Kernel  # noqa: E402
 
 FUSED, NORM = f"k_{'a1' * 16}", f"k_{'b2' * 16}"
+# A plan names kernels by their source; ncu sees the names in the cubins, which also depend on GPU and compiler.
+SEEN, ADVANCE = f"k_{'c3' * 16}", f"k_{'d4' * 16}"
+NAMES = {FUSED: FUSED, NORM: NORM, "millrace_advance": ADVANCE}
 HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
         '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"')
 
@@ -33,9 +36,9 @@ SAMPLE = "\n".join([
     "==PROF== Connected to process 77 (/tmp/millrace_gpu/build/millrace)",
     HEAD,
     *lines_of(0, "sm90_xmma_gemm_f16f16", "12,582,912", "4,194,304", "10,240"),
-    *lines_of(1, FUSED, "8", "4", "20", ("Mbyte", "Mbyte", "us")),
-    *lines_of(2, f"{FUSED}_finish", "1000", "0", "1500"),
-    *lines_of(3, "millrace_advance", "32", "0", "1000"),
+    *lines_of(1, SEEN, "8", "4", "20", ("Mbyte", "Mbyte", "us")),
+    *lines_of(2, f"{SEEN}_finish", "1000", "0", "1500"),
+    *lines_of(3, ADVANCE, "32", "0", "1000"),
     "==PROF== Disconnected from process 77", "",
 ])
 
@@ -52,7 +55,7 @@ class NcuTest(unittest.TestCase):
     def test_kernels_in_the_order_of_their_launches(self) -> None:
         kernels = ncu.parse(SAMPLE)
         self.assertEqual([one.name for one in kernels],
-                         ["sm90_xmma_gemm_f16f16", FUSED, f"{FUSED}_finish", "millrace_advance"])
+                         ["sm90_xmma_gemm_f16f16", SEEN, f"{SEEN}_finish", ADVANCE])
         self.assertEqual(kernels[0].moved_bytes, 16 * 2**20)
         self.assertAlmostEqual(kernels[0].seconds, 10.24e-6)
         self.assertEqual(kernels[1].moved_bytes, 12e6)
@@ -98,20 +101,37 @@ class LaunchesTest(unittest.TestCase):
         fused, norm = Launch("fused", "forward", FUSED, 1), Launch("norm", "forward", NORM, 1)
         steps = [product("q"), product("k"), fused, fused, product("v"), norm]
         kernels = ["gemm_a", "gemm_b", FUSED, f"{FUSED}_finish", FUSED, "gemm_c", "splitKreduce_kernel", NORM,
-                   "millrace_advance"]
-        self.assertEqual(self.names(launches.match(steps, [kernel(name) for name in kernels])), [
+                   ADVANCE]
+        self.assertEqual(self.names(launches.match(steps, [kernel(name) for name in kernels], NAMES)), [
             ["gemm_a"], ["gemm_b"], [FUSED, f"{FUSED}_finish"], [FUSED], ["gemm_c", "splitKreduce_kernel"], [NORM]])
 
     def test_helpers_of_several_products(self) -> None:
         kernels = [kernel(name) for name in ("memset", "gemm_a", "cublasLt::splitKreduce_kernel", "gemm_b")]
-        self.assertEqual(self.names(launches.match([product("q"), product("k")], kernels)),
+        self.assertEqual(self.names(launches.match([product("q"), product("k")], kernels, NAMES)),
                          [["memset", "gemm_a", "cublasLt::splitKreduce_kernel"], ["gemm_b"]])
         kernels = [kernel(name) for name in ("gemm_a", "globalKernelBgradAB_v2", "gemm_b")]
-        self.assertEqual(self.names(launches.match([product("d_w"), product("d_x")], kernels)),
+        self.assertEqual(self.names(launches.match([product("d_w"), product("d_x")], kernels, NAMES)),
                          [["gemm_a", "globalKernelBgradAB_v2"], ["gemm_b"]])
         # With as many kernels as products, names do not matter: a product may be called reduce.
         kernels = [kernel("reduce_1"), kernel("reduce_2")]
-        self.assertEqual(len(launches.match([product("q"), product("k")], kernels)), 2)
+        self.assertEqual(len(launches.match([product("q"), product("k")], kernels, NAMES)), 2)
+
+    def test_a_product_with_a_kernel_that_unfolds(self) -> None:
+        windows = Launch("conv", "forward", FUSED, 1, unfolds=True)
+        steps = [product("q"), windows, product("k"), Launch("norm", "forward", NORM, 1)]
+        kernels = ["gemm_a", FUSED, "gemm_b", "splitKreduce_kernel", "gemm_c", NORM]
+        self.assertEqual(self.names(launches.match(steps, [kernel(name) for name in kernels], NAMES)),
+                         [["gemm_a"], [FUSED, "gemm_b", "splitKreduce_kernel"], ["gemm_c"], [NORM]])
+        plan = {"buffers": [], "launches": [{"partition": "conv", "pass": "forward", "function": FUSED, "buffers": [],
+                                             "candidate": "0 0 0; cublaslt m 0 n 1 k 2 algorithm heuristic unfolded a"}]}
+        self.assertTrue(launches.read_launches(plan, None)[0].unfolds)
+
+    def test_gradients_of_an_attention_by_a_library(self) -> None:
+        kernels = ["gemm_a", "compute_dot_do_o_specialized", "cudnn_generated_fort_native_sdpa_bprop",
+                   "convert_dq_to_16bits", "gemm_b"]
+        steps = [product("d_gamma"), product("attention gradient"), product("d_qq")]
+        self.assertEqual(self.names(launches.match(steps, [kernel(name) for name in kernels], NAMES)),
+                         [["gemm_a"], kernels[1:4], ["gemm_b"]])
 
     def test_kernels_of_another_plan(self) -> None:
         fused = Launch("fused", "forward", FUSED, 1)
@@ -123,7 +143,7 @@ class LaunchesTest(unittest.TestCase):
             ([product("q"), product("k")], ["gemm_a"], "2 products"),
         ):
             with self.subTest(said), self.assertRaisesRegex(launches.Unmatched, said):
-                launches.match(steps, [kernel(name) for name in names])
+                launches.match(steps, [kernel(name) for name in names], NAMES)
 
 
 class MetricTest(unittest.TestCase):
@@ -183,6 +203,16 @@ class WholeTest(unittest.TestCase):
             *) exit 9;;
             esac""")
         (self.folder / "sample.csv").write_text(SAMPLE)
+        self.bundle({FUSED: SEEN, "millrace_advance": ADVANCE})
+
+    def bundle(self, names: dict[str, str]) -> None:
+        index = [{"kernel": kernel, "name": name, "bytes": 3} for kernel, name in names.items()]
+        (self.folder / "kernels.cubins").write_bytes(json.dumps(index).encode() + b"\n" + b"\xff\x00\n" * len(names))
+
+    def count(self) -> subprocess.CompletedProcess:
+        """With a script that writes the sample in place of ncu."""
+        log = '''for argument in "$@"; do [ "$before" = --log-file ] && cp SAMPLE "$argument"; before=$argument; done'''
+        return self.mue("--ncu", self.script("ncu", log.replace("SAMPLE", str(self.folder / "sample.csv")) + "; true"))
 
     def script(self, name: str, body: str) -> str:
         path = self.folder / name
@@ -200,14 +230,25 @@ class WholeTest(unittest.TestCase):
         return json.loads((self.folder / "mue.json").read_text())["runs"]["mha tiny float16"]
 
     def test_counted(self) -> None:
-        log = '''for argument in "$@"; do [ "$before" = --log-file ] && cp SAMPLE "$argument"; before=$argument; done'''
-        done = self.mue("--ncu", self.script("ncu", log.replace("SAMPLE", str(self.folder / "sample.csv")) + "; true"))
+        done = self.count()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("D is measured", done.stdout)
         run = self.written()
         self.assertEqual([row["moved_bytes"] for row in run["launches"]], [16 * 2**20, 12_001_000])
         self.assertAlmostEqual(run["launches"][0]["mue"], 100 * 12e6 / 10.24e-6 / 4e12)
         self.assertEqual(run["bytes_are"], "measured")
+
+    def test_a_plan_without_the_names_of_its_kernels(self) -> None:
+        for damage, said in ((lambda: (self.folder / "kernels.cubins").unlink(), "names no kernels"),
+                             (lambda: (self.folder / "kernels.cubins").write_bytes(b"\xff\xff"), "names no kernels"),
+                             (lambda: self.bundle({NORM: SEEN}), f"lacks {FUSED} for norm"),
+                             (lambda: self.bundle({FUSED: NORM}), f"expected {NORM} for norm, found {SEEN}; if the")):
+            damage()
+            with self.subTest(said):
+                done = self.count()
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("D is modelled", done.stdout)
+                self.assertIn(said, done.stderr)
 
     def test_without_ncu_bytes_are_modelled_and_labelled_so(self) -> None:
         done = self.mue("--ncu", str(self.folder / "no_ncu"))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -33,10 +34,23 @@ int threads_of(const PlanLaunch& launch) {
 
 int lanes_of(const StepPlan& plan, const PlanLaunch& launch) { return is_gpu(plan) ? 1 : threads_of(launch); }
 
-// Events of trace format "complete": times in microseconds.
+// Microseconds in steps of 1/512, whose product with 1000 is exact. Perfetto computes that product and drops fractions:
+// if it were rounded, an event could begin a nanosecond before the previous one ends, and Perfetto would drop it.
+double microseconds(double seconds) {
+  constexpr double kSteps = 512;
+  return std::round(seconds * 1e6 * kSteps) / kSteps;
+}
+
+// A "complete" event of the trace format.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
-  return {{"name", name}, {"cat", category},   {"ph", "X"},           {"pid", 1},
-          {"tid", row},   {"ts", begin * 1e6}, {"dur", seconds * 1e6}};
+  const double from = microseconds(begin);
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"pid", 1},
+          {"tid", row},
+          {"ts", from},
+          {"dur", microseconds(begin + seconds) - from}};
 }
 
 Json metadata(const char* what, int lane, const Json& arguments) {
@@ -59,7 +73,7 @@ void name_lanes(const StepPlan& plan, std::vector<Json>& events) {
 }
 
 Json counter(double seconds, int64_t bytes) {
-  return {{"name", "live bytes"}, {"ph", "C"}, {"pid", 1}, {"ts", seconds * 1e6}, {"args", {{"arena", bytes}}}};
+  return {{"name", "live bytes"}, {"ph", "C"}, {"pid", 1}, {"ts", microseconds(seconds)}, {"args", {{"arena", bytes}}}};
 }
 
 Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace millrace {
@@ -89,6 +90,29 @@ TEST(Trace, HasOneEventPerLaunchAndPass) {
   const std::vector<nlohmann::json> events = complete_events(json);
   EXPECT_EQ(events[0].at("dur"), 2e6);
   EXPECT_EQ(events[4].at("args").at("buffers"), "x \"quoted\" BJI");
+}
+
+// Perfetto multiplies microseconds by 1000 and drops fractions. It refuses an event that begins before the one before
+// it in its lane ends.
+TEST(Trace, EventsDoNotOverlapInNanoseconds) {
+  StepPlan plan;
+  plan.launches.resize(1);
+  std::vector<TracedLaunch> run;
+  double now = 0;
+  for (int step = 0; step < 1000; ++step) {
+    const double seconds = 1e-9 * (500 + 7919 * step % 100'003);
+    run.push_back({step, 0, now, seconds});
+    now += seconds;
+  }
+  const nlohmann::json json = nlohmann::json::parse(trace_json(plan, run));
+  std::map<int, int64_t> end_of_lane;
+  for (const nlohmann::json& event : complete_events(json)) {
+    const auto nanoseconds = [&](const char* key) { return static_cast<int64_t>(event.at(key).get<double>() * 1000); };
+    int64_t& end = end_of_lane[event.at("tid")];
+    EXPECT_LE(end, nanoseconds("ts"));
+    end = nanoseconds("ts") + nanoseconds("dur");
+  }
+  EXPECT_EQ(end_of_lane.size(), 2U);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # Millrace for the CPU, with the compiler and libraries that its kernels use. In the repository's root:
 #   docker build -f packaging/cpu.Dockerfile -t millrace .
 #   docker run --rm -v "$PWD:/work" millrace optimize models/bert_encoder.py --size tiny
+# Measurements last as long as the container; a volume keeps them: -v millrace:/root/.local/share/millrace.
 FROM debian:12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
       cmake dpkg-dev file g++ libcli11-dev ninja-build nlohmann-json3-dev \

@@ -2,6 +2,7 @@
 # on the machine that runs it:
 #   docker build -f packaging/cuda.Dockerfile -t millrace-cuda .
 #   docker run --rm --gpus all -v "$PWD:/work" millrace-cuda optimize models/bert_encoder.py --device cuda
+# Measurements last as long as the container; a volume keeps them: -v millrace:/root/.local/share/millrace.
 FROM nvidia/cuda:13.0.1-devel-ubuntu24.04 AS build
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
       cmake dpkg-dev file g++ libcli11-dev ninja-build nlohmann-json3-dev \

@@ -19,7 +19,7 @@ class Size(NamedTuple):
     key_heads: int = 0  # if they are fewer
 
     def tokens(self, model: str) -> int:
-        """Of a step; images are tokens of patches."""
+        """The tokens of a step; each patch of an image is one."""
         return self.batch * ((self.length // PATCH) ** 2 + 1 if model == "vit" else self.length)
 
 

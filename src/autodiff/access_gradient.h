@@ -39,7 +39,7 @@ struct GradientNames {
 // summed.
 void transpose_windows(BackwardBuilder& builder, Operator& op, size_t input, Access& g, const GradientNames& names);
 
-// What the compact tensor contributes to the operand's gradient.
+// The contribution of the compact tensor to the operand's gradient.
 Contribution place(BackwardBuilder& builder, const Operator& op, const Access& operand, TensorId compact,
                    const GradientNames& names);
 

@@ -211,7 +211,7 @@ class AxisSplitter {
     const Operator& op = graph_.operators[k];
     const std::vector<int64_t> extents = extents_of_space(op);
     if (op.kind == OperatorKind::gather && axis_nodes_[op.inputs[0].tensor.at()] != kFixed)
-      wanted_.erase(class_of(axis_nodes_[op.inputs[0].tensor.at()] + op.gathered));  // ids are positions on all of it
+      wanted_.erase(class_of(axis_nodes_[op.inputs[0].tensor.at()] + op.gathered));  // ids count all of its positions
     for (size_t index = 0; index < op.space.size(); ++index) {
       const int in_class = class_of(index_nodes_[k] + static_cast<int>(index));
       const auto wanted = wanted_.find(in_class);

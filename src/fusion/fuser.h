@@ -30,7 +30,7 @@ class Fuser {
   const FusionGroup& group(size_t number) const { return groups_[number]; }
   size_t group_of(OperatorId op) const { return group_of_[op.at()]; }
 
-  // What merging two groups would give: `first` and `second` in this order.
+  // The result of merging two groups, `first` before `second`.
   struct Merge {
     size_t first = 0;
     size_t second = 0;

@@ -66,7 +66,7 @@ struct SharedTensor {
   const TensorSummary* b = nullptr;
 };
 
-// What a group, or two groups together, move of a tensor.
+// The movement of a tensor by a group, or by two groups together.
 MovedOnce moved_once(const Neighbourhood& near, TensorId tensor, const TensorSummary& summary);
 MovedOnce moved_together(const Neighbourhood& near, const SharedTensor& shared);
 

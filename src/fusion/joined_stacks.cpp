@@ -132,7 +132,7 @@ class StackFinder {
   const Graph& graph_;
 };
 
-// What some members of a kernel read from memory and write to it, each tensor once.
+// The words that some members of a kernel read from memory and write to it; each tensor counts once.
 int64_t words_moved(const Neighbourhood& near, const std::set<OperatorId>& members) {
   const auto is_outside = [&](OperatorId op) { return !members.contains(op); };
   std::set<TensorId> moved;

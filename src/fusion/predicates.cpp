@@ -224,7 +224,7 @@ class PredicateChooser {
     return unread;
   }
 
-  // What to save of predicates that compare the same tensors; nothing if no words are saved.
+  // Which of the predicates that compare the same tensors to save; nothing if no words are saved.
   std::vector<Saved> consider(const std::vector<size_t>& together) const {
     std::vector<Saved> saved;
     for (const size_t number : together) saved.push_back({number, {}, {}});

@@ -16,7 +16,7 @@ namespace millrace {
 inline constexpr size_t kMostMembers = 256;
 inline constexpr size_t kMostTensorsInMemory = 256;
 
-// What two groups are together, without their members.
+// Two groups united, without their members.
 struct Union {
   std::vector<DimId> dims;       // one per label
   std::vector<Match> of_b;       // one per label of b: where it is among the common ones

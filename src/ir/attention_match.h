@@ -47,7 +47,7 @@ class AttentionMatch {
   const Operator& op(OperatorId id) const { return graph_.operators[id.at()]; }
   const Access& input_of(const PathStep& step) const { return op(step.op).inputs[step.input]; }
   TensorId result_of(OperatorId id) const { return op(id).outputs[0].tensor; }
-  // What row_statistics adds, not a program's own log_sum_exp.
+  // Whether row_statistics added the operator. A program's own log_sum_exp is no statistic.
   bool is_statistic(OperatorId id) const;
   std::vector<OperatorId> readers_of(TensorId tensor, Pass pass) const;
   // The one operator of a kind that reads a tensor in a pass; invalid if there is none, or several.

@@ -50,7 +50,7 @@ class BackwardMatch : public ForwardMatch {
   // The operator that makes the logits' gradient; invalid if none or several do.
   OperatorId find_softmax_gradient() const;
   const char* match_weights_gradient(TensorId d_weights);
-  // What elementwise operators make of the logits' gradient.
+  // The gradients that elementwise operators compute from the logits' gradient.
   const char* match_chain_gradients();
   // The gradients of the queries and the keys, if they are needed.
   const char* match_score_gradients();

@@ -27,7 +27,7 @@ class LowerBounds {
   void note(const Partition& partition, const Candidate& candidate, double measured);
 
  private:
-  // What every candidate of a partition must do.
+  // The work that no candidate of a partition can avoid.
   struct Demand {
     std::vector<size_t> whole;  // the tensors, by position, every byte of which is read or written
     double flop = 0;

@@ -263,8 +263,8 @@ class Check {
     return {};
   }
 
-  // What forward saves for backward is in the saved part, and backward overwrites none of it. No buffer crosses the end
-  // of that part.
+  // Values that forward saves for backward are in the saved part, and backward overwrites none of them. No buffer
+  // crosses the end of that part.
   Complaint saved() {
     const int backward = first_of_backward(plan_);
     for (size_t k = 0; k < plan_.buffers.size(); ++k) {

@@ -41,7 +41,7 @@ struct ProductTables {
 // Whether blocks are faster than loops: there must be many points, and rows, columns and terms to fill the blocks.
 bool is_large_product(const Graph& graph, const Operator& op);
 
-// What is summed for a result: a list of products of a plane of the first input and a plane of the second.
+// The sum for a result: a list of products of a plane of the first input and a plane of the second.
 template <class Scalar>
 struct ProductPlanes;
 

@@ -47,7 +47,7 @@ DrawRule narrowed(const DrawRule& rule, const Demand& demand) {
   return high > low ? drawn_between(rule.dtype, low, high) : rule;
 }
 
-// What a trial draws in place of a computed value: its range, with elements that differ.
+// The rule by which a trial draws a computed value: its range, with elements that differ.
 DrawRule computed_rule(DType dtype, const Samples& samples) {
   const SampleStatistics values = statistics_of(samples);
   const double size = std::hypot(values.mean, values.deviation);

@@ -34,7 +34,7 @@ class DualBound {
   double tensor_minimum(size_t tensor) const;
   // The least that a touch adds to its tensor's cost when the tensor's first layout is `base`.
   double touch_minimum(size_t tensor, size_t touch, size_t base) const { return touches_[tensor][touch].minima[base]; }
-  // What a touch adds when `layout` needs no conversion.
+  // The cost that a touch adds when `layout` needs no conversion.
   double touch_free(size_t tensor, size_t touch, size_t layout) const {
     const TouchPrices& prices = touches_[tensor][touch];
     return prices.used[layout] ? -prices.price[layout] : kInfinity;

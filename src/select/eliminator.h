@@ -132,7 +132,7 @@ class Eliminator {
 
   // Joins only where that is cheap. False if nothing fits together.
   bool reduce();
-  // What is left after `reduce`, which has the same selections.
+  // The problem that remains after `reduce`; it has the same selections.
   Condensed condensed() const;
   // A selection of the condensed problem as one of this problem.
   Elimination expanded(const Condensed& condensed, const Elimination& found) const;

@@ -25,7 +25,7 @@ TEST(Quote, WordsForTheShell) {
   EXPECT_EQ(shell_word("-x.py"), "./-x.py");
 }
 
-// What bash makes of the word.
+// The word as bash reads it.
 std::string read_back(const std::string& word) {
   const Result<Finished> finished = run_process({"bash", "-c", "printf %s " + word}, {});
   return finished ? finished->output : to_string(finished.error());

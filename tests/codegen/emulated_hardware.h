@@ -147,7 +147,7 @@ inline void join(Clock& to, const Clock& from) {
   for (int w = 0; w < warps; ++w) to.of[w] = from.of[w] > to.of[w] ? from.of[w] : to.of[w];
 }
 
-// What these warps did before happened before everything that they do from now on.
+// Orders everything that these warps did before everything that they do from now on.
 inline void order_warps(u32 warps) {
   Machine& m = machine();
   Clock all{};
@@ -269,7 +269,7 @@ inline void report_deadlock() {
   abort();
 }
 
-// What former blocks did happened before.
+// Everything that earlier blocks did happened before this block.
 inline void start_clocks() {
   Machine& m = machine();
   u32 latest = 0;

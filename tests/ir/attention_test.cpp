@@ -237,7 +237,7 @@ TEST(Attentions, IntermediateTensorsHaveNoOtherReader) {
          [](Program& p) { p.results = "o, np.sum(a, axis=3)"; });
 }
 
-// What is needed is found; nothing else is, and nothing is missing.
+// Exactly the gradients that are needed are found.
 TEST(Attentions, HaveTheGradientsThatAreNeeded) {
   const auto gradients_of = [](const AttentionProgram& program) {
     const TrainingGraph training = training_of(program.text());

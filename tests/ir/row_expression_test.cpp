@@ -146,7 +146,7 @@ TEST(RowExpressions, OfTheFamily) {
           "join | \n"));
 }
 
-// What other operators or the caller need is in memory anyway.
+// A value that other operators or the caller need is in memory anyway.
 TEST(RowExpressions, WhatOthersReadIsRead) {
   AttentionProgram program = row_family().front().program;
   program.results = "o, qq, kk";

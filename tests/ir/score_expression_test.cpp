@@ -91,7 +91,7 @@ TEST(ScoreExpressions, WindowsAreTakenFromPositions) {
   EXPECT_EQ(masked(concat("np.logical_or(", k, " <= ", q, ", ", k, " < 2)")).substr(0, 5), "where");
 }
 
-// What others read too stays in memory; positions are computed wherever they are needed.
+// A term that others read too stays in memory; positions are computed wherever they are needed.
 TEST(ScoreExpressions, TermsThatOthersReadAreRead) {
   AttentionProgram program = attention_with("", ", c: fixed.float16[J], d: fixed.float16[K]", "softmax(s + t)").program;
   program.scaled = "\n    t = c[:, None] - d[None, :]";

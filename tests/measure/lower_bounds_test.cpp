@@ -64,7 +64,7 @@ TEST_F(LowerBoundsTest, AProductTakesTheTimeOfItsFlopOrBytes) {
                    4.0 * (8 * 32 + 32 * 32 + 8 * 32) / 2);
 }
 
-// What is not selected, and what a slice leaves out, need not be read.
+// Elements that are not selected, or that a slice leaves out, need not be read.
 TEST_F(LowerBoundsTest, OnlyWhatMustBeReadCounts) {
   ceilings_ = {0, 1, 0};
   const PartitionCandidates& where = partition_of(OperatorKind::where);

@@ -58,7 +58,7 @@ class CompileModelsTest(TorchTest):
 
     @contextlib.contextmanager
     def nothing_eager(self):
-        """What is called as it is, is views: all else is in regions or goes to Inductor."""
+        """Only views are called as they are: everything else is in a region or goes to Inductor."""
         stitched, stitch = [], backend_module.stitch
         with unittest.mock.patch.object(backend_module, "stitch",
                                         lambda *given: stitched.append(stitch(*given)) or stitched[-1]):

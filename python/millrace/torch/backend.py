@@ -126,7 +126,7 @@ def _keep(program: Program) -> Path:
 
 
 def _rest(found: Partition) -> dict[str, str]:
-    """What Inductor compiles, views left out."""
+    """The nodes that Inductor compiles, without views."""
     return {f"{getattr(node.target, '_opname', node.name)}{_place(node)}": found.reasons[node]
             for piece in found.pieces if not piece.is_region() and not piece.only_views() for node in piece.nodes
             if node.op == "call_function"}

@@ -250,7 +250,8 @@ class CpuAttentionGenerator {
     return concat(type, "(", terms.empty() ? "0" : join(terms, " + "), ")");
   }
 
-  // The batch indices of member `member` of a set of heads `own`; a set is all heads that differ in members' indices.
+  // Declares the batch indices of a head: number `member` of set `own`, where a set is all heads that differ only in
+  // the indices of members.
   template <class IsMember>
   void add_batch_indices(const IsMember& is_member) {
     int64_t below_own = 1;

@@ -198,7 +198,7 @@ Result<Done> GpuTrials::launch_once(GpuLaunch& launch, const Placement& placemen
 
 char* GpuTrials::scratch() const { return scratch_.bytes_at(kRedZone); }
 
-// What the candidate wrote outside of its outputs, or "". Set 1 has what set 0 had before it ran.
+// What the candidate wrote outside of its outputs, or "". Set 1 has the bytes that set 0 had before the run.
 Result<std::string> GpuTrials::misuse(const Partition& partition, const Placement& placement, const GpuLaunch& launch) {
   char* const before = sets_.bytes_at(placement.bytes);
   const Result<std::optional<int64_t>> changed =

@@ -1,4 +1,4 @@
-// What the page tells of the boxes and lines of a graph.
+// The details that the page shows for the boxes and lines of a graph.
 #include <map>
 #include <nlohmann/json.hpp>
 

@@ -94,7 +94,7 @@ std::string draw_bars(const std::vector<Bar>& bars) {
   return std::move(svg).finish();
 }
 
-// What a plan alone says about its launches.
+// The launches of a plan, with the times that the plan predicts.
 std::vector<Piece> pieces_of(const StepPlan& plan) {
   std::vector<Piece> pieces;
   for (const PlanLaunch& launch : plan.launches) {

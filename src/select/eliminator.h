@@ -174,7 +174,7 @@ class Eliminator {
   bool too_late();
   // The same, but asks the clock after some calls only.
   bool too_late_now_and_then();
-  // Whether unpromising rows are dropped. Otherwise promises are not computed.
+  // Whether unpromising rows are dropped. If not, promises are not computed.
   bool is_bounded() const { return limits_.cost < kInfinity || limits_.beam < kAllRows; }
 
   double choice_point_rest(size_t choice_point, size_t alternative, const Joined& joined) const;

@@ -168,7 +168,7 @@ bool has_attention(const std::set<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("attention"); });
 }
 
-// Every alternative carries out each operator once, and statistics exactly if it has the attention.
+// Every alternative carries out each operator once, and the statistics if and only if it has the attention.
 void expect_whole(const Partitions& made) {
   std::set<OperatorId> statistics(made.training.statistics.begin(), made.training.statistics.end());
   std::map<OperatorId, int> in_choice_points;

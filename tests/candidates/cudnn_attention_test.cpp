@@ -177,7 +177,7 @@ TEST_F(CudnnCandidates, GroupedHeadsAreMergedWhereAdjacent) {
   for (const std::string& text : found) EXPECT_TRUE(text.starts_with("2 9/3; ") || text.starts_with("6 3/1; ")) << text;
 }
 
-// Also if only gradients are computed further, by an operator that reads nothing else.
+// Even if only gradients go on to another operator, which reads nothing else.
 TEST(CudnnRows, AreLeftToOtherKernels) {
   std::vector<NamedAttention> all = row_family();
   all.push_back(attention_of_rows("a scale of the gradients", "", lines("np.flip(q, axis=2) * 0.5", "k")));

@@ -283,7 +283,7 @@ TEST(CandidatesOfPrograms, TextsThatDoNotFitAreRefused) {
       refused(text.substr(0, at) + number +
               text.substr(text.find_first_of(" ", at) == std::string::npos ? text.size() : text.find(' ', at)));
     }
-    // Cut anywhere: it is rejected, or at least nothing crashes.
+    // A text that is cut anywhere is rejected, or at least crashes nothing.
     for (size_t cut = 0; cut < text.size(); ++cut) {
       const std::optional<Candidate> read =
           parse_candidate(made.candidates.domains, entry.partition, text.substr(0, cut));

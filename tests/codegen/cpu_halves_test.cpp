@@ -45,7 +45,7 @@ std::vector<std::vector<std::string>> machines() {
 #endif
 }
 
-// All halves that are no NaN, what is halfway between them, and their neighbours; NaNs and random bits.
+// All halves except NaNs, the numbers halfway between them, and their neighbours; NaNs and random bits.
 std::vector<float> numbers_of(StoredType type) {
   std::vector<float> numbers;
   for (uint64_t half = 0; half < kHalves; ++half) {

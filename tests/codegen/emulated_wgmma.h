@@ -2,10 +2,10 @@
 // tests/codegen/attention_kernel_test.cpp.
 // Test: tests/codegen/warp_specialization_test.cpp
 //
-// Stricter than a GPU: accumulators are NaN while a wgmma is in flight. Operands in smem count as read when the wgmma
-// starts and again when it was waited for, which is when they are read; writes in between are races. After the write,
-// the thread that wrote them must have called fence_async_proxy before the barrier that told the reader, or the reader
-// after it.
+// Stricter than a GPU: accumulators are NaN while a wgmma is in flight. Operands in smem count as read twice: when the
+// wgmma starts, and when the wait for it ends, which is when the emulation reads them. Writes in between are races. The
+// thread that wrote an operand must have called fence_async_proxy after the write and before the barrier that told the
+// reader, or the reader after the barrier.
 #pragma once
 
 namespace mr {

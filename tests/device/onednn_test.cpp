@@ -82,7 +82,7 @@ bool has_fast_code(const GemmCall& call) {
   return static_cast<bool>(gemm);
 }
 
-// What it accepts, it computes correctly; it accepts everything but general strides and sums of products.
+// It accepts everything but general strides and sums of products, and computes correctly what it accepts.
 TEST_P(OneDnnProducts, AnyLayoutAndLoops) {
   std::mt19937 random(static_cast<unsigned>(GetParam()) + 1);
   const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
@@ -254,7 +254,8 @@ TEST(OneDnnRejects, EpiloguesThatItLacks) {
   EXPECT_EQ("it supports no epilogues", why_not(call));
 }
 
-// A type that the processor lacks is no candidate, and says so if a plan from elsewhere has it.
+// A type that the processor lacks has no candidates, and a plan from elsewhere that uses it is rejected for that
+// reason.
 TEST(OneDnnRejects, TypesThatTheProcessorLacks) {
   if (!onednn_info().there) GTEST_SKIP() << onednn_info().missing;
   for (const StoredType type : {StoredType::f16, StoredType::bf16}) {

@@ -154,7 +154,7 @@ TEST(RowExpressions, WhatOthersReadIsRead) {
   EXPECT_EQ(rows_of(AttentionProgram().text()), "nothing\n");
 }
 
-// The values are what the keys are computed from.
+// The values are the tensor that the keys are computed from.
 TEST(RowExpressions, WhatTheAttentionReadsOtherwiseIsRead) {
   AttentionProgram program =
       attention_of_rows("", ", c: fixed.float16[J, P]", "    x = k * c\n" + lines("q", "x * c")).program;

@@ -23,8 +23,8 @@ from command_test_case import BINARY, ROOT, long
 SECTIONS = ["answer", "dataflow", "operators", "violins", "roofline", "selection", "memory", "model", "exploration"]
 CHECK = Path(__file__).parent / "report_check.js"
 TAB = ("Tab", 9)
-# What can be used: controls, and whatever shows by its pointer that it can be clicked. A mark inside of something that
-# takes the focus is reached by the arrow keys there.
+# Everything that can be used: controls, and elements whose mouse pointer shows that they can be clicked. The arrow keys
+# reach a mark inside of an element that takes the focus.
 USABLE = """
     for (const details of document.querySelectorAll("details")) details.open = true;
     const kFocusable = "a[href], button, input, select, textarea, summary, [tabindex]";

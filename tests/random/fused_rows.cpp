@@ -83,7 +83,7 @@ class Rows {
     return index != kFixed && group_.space[as_index(index)].outer;
   }
 
-  // Before anything is written: what an earlier member does not pass must be in memory.
+  // Checks, before anything is written, that every input is in memory unless an earlier member passes it.
   void check_loads(size_t member) {
     for (const RowLoad<Scalar>& load : members_[member].loads) {
       if (load.from == nullptr || passed_.contains(load.from->tensor)) continue;
@@ -170,7 +170,7 @@ class Rows {
     }
   }
 
-  // The point of the group's space, as far as the given indices of the member say it.
+  // The point of the group's space, as far as the given indices of the member determine it.
   template <class Indices>
   Point in_group(size_t member, const Point& point, const Indices& indices) const {
     Point at(group_.space.size(), kNowhere);

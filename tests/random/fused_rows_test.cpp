@@ -179,7 +179,7 @@ TEST(FusedRows, NoticesAWrongShift) {
   }
 }
 
-// Nobody reads what a row would have to compute, so only the last check sees it.
+// No row computes these elements and nobody reads them, so only the last check notices.
 TEST(FusedRows, NoticesElementsThatNoRowWrites) {
   OneGroup made({3, 9}, 2);
   const TensorId a = made.argument("a", {3, 4});
@@ -315,7 +315,7 @@ TEST(FusedRows, RunsPaddingAndWindows) {
   EXPECT_EQ(windows().fused_words(), (std::vector<int64_t>{4 + 8, 8 + 6}));
 }
 
-// Whatever fusion makes of the gradients: pads of slices, slices of concatenations.
+// The gradients as fusion groups them: pads of slices, slices of concatenations.
 TEST(FusedRows, ChecksGradients) {
   const Position digits({{0, 3}, {1, 1}}, 0);
   for (const OneGroup& made : {concatenation(1), slice(1, 1), slice(2, 1), merged(digits), rotary(1, 0)}) {

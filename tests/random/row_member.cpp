@@ -100,7 +100,7 @@ class RowMemberBuilder {
     return access_to(to);
   }
 
-  // y = the first input that is inside, else the one that follows it, in the end the operator's value.
+  // y = the first input whose region has the point, or the operator's value if none has.
   void add_join() {
     Access rest = constant(op_.value);
     for (size_t k = op_.inputs.size(); k-- > 0;) {

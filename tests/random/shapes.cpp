@@ -52,7 +52,7 @@ RandomSlice random_slice(Random& random, int64_t extent) {
   if (kind == 2) return {"::-1", extent};
   const int64_t start = random.below(extent);
   const int64_t stop = start + 1 + random.below(extent - start);
-  if (kind < 4) {  // a section of equal ones: a half, a third
+  if (kind < 4) {  // one of several equal sections: a half, a third
     std::vector<int64_t> sections;
     for (int64_t count = 2; count <= extent; ++count) {
       if (extent % count == 0) sections.push_back(count);

@@ -63,7 +63,7 @@ class FusedLossTest(TorchTest):
         self.check(self.x.detach(), self.weight, self.target, None, rows=4)
 
     def test_half_precision(self):
-        """The logits are rounded to 8 bits, the gradients' parts too."""
+        """The logits are rounded to 8 bits, and so are the parts of the gradients."""
         self.check(*(one.detach().bfloat16().requires_grad_() if one.is_floating_point() else one
                      for one in (self.x, self.weight, self.target, self.bias)), tolerance=6e-2, rows=4)
         self.check(*(one.detach().float().requires_grad_() if one.is_floating_point() else one

@@ -48,7 +48,7 @@ FileKind kind_of(std::string_view text) {
 Result<Done> check_kind(const std::string& path, std::string_view text, FileKind wanted) {
   const FileKind found = kind_of(text);
   if (found == wanted) return Done{};
-  // The reader of the wanted kind gets a file of no known kind, and says where it is wrong.
+  // A file of no known kind goes to the reader of the wanted kind, which says where it is wrong.
   const bool sure = found == FileKind::program ? path.ends_with(".py") : true;
   return sure ? Result<Done>(wrong_kind(path, found, wanted)) : Done{};
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostSamples = 10'000;
 constexpr double kWarmUp = 0.2;        // share of the time
 constexpr int64_t kSamplesAClock = 4;  // reading the clock leaves a GPU idle for a moment
-constexpr double kFullClock = 0.98;    // and above counts as the highest
+constexpr double kFullClock = 0.98;    // from here on, a clock counts as the highest
 constexpr int64_t kIdleGappedSteps = 12;
 constexpr auto kRest = std::chrono::milliseconds(50);
 

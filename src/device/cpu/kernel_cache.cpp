@@ -230,7 +230,7 @@ void share_out(const std::vector<NamedKernel>& sorted, size_t count, const std::
 // Makes at most `jobs` units of long kernels and as many of others.
 std::vector<TranslationUnit> KernelCache::shared_out(const std::map<std::string, std::string>& kernels,
                                                      size_t jobs) const {
-  constexpr size_t kFewest = 4;  // a compiler takes as long to start
+  constexpr size_t kFewest = 4;  // starting a compiler takes as long as compiling this many kernels
   std::vector<NamedKernel> sorted;
   for (const auto& [name, text] : kernels) sorted.push_back({name, text});
   std::stable_sort(sorted.begin(), sorted.end(),

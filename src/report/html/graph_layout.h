@@ -18,7 +18,7 @@ class GraphLayout {
   std::string note() const;
 
  private:
-  double graphviz_seconds_ = 2;  // left; a report is made within five
+  double graphviz_seconds_ = 2;  // that Graphviz has left: a report must take less than five
   size_t by_graphviz_ = 0;
   size_t by_us_ = 0;
   std::string reason_;

@@ -18,18 +18,25 @@ namespace {
 
 void fill(Body& body);
 
+const std::vector<int64_t>& prime_extents(ProgramSize size) {
+  static const std::vector<int64_t> kFull = {1, 1, 2, 2, 3, 3, 5, 7};
+  static const std::vector<int64_t> kSmall = {1, 2, 2, 3};
+  return size == ProgramSize::full ? kFull : kSmall;
+}
+
+int64_t most_extent(ProgramSize size) { return size == ProgramSize::full ? 12 : 6; }
+
 // Sizes that are ones, primes and products of others, with their statements.
-std::string draw_sizes(Random& random, Module& module) {
-  static const std::vector<int64_t> kExtents = {1, 1, 2, 2, 3, 3, 5, 7};
+std::string draw_sizes(Random& random, ProgramSize size, Module& module) {
   std::vector<std::string> names = {"B", "J", "K", "H", "P", "W", "I", "U", "N", "HEADS", "width"};
   random.shuffle(names);
   names.resize(static_cast<size_t>(4 + random.below(5)));
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
     const Axis previous = i == 0 ? Axis{} : random.pick(module.sizes);
-    int64_t extent = random.pick(kExtents);
+    int64_t extent = random.pick(prime_extents(size));
     std::string definition = std::to_string(extent);
-    if (i > 0 && previous.extent * extent <= 12 && random.chance(15)) {
+    if (i > 0 && previous.extent * extent <= most_extent(size) && random.chance(15)) {
       definition = concat(previous.size, " * ", extent);
       extent *= previous.extent;
     } else if (i + 1 < names.size() && random.chance(15)) {
@@ -198,21 +205,25 @@ std::string imports(const std::string& text, const std::string& dtype) {
   return concat("import numpy as np\nfrom millrace.numpy import ", join(names, ", "), "\n\n");
 }
 
+// Programs may miss the budget by a few operators: the largest full one is more frequent, so that sizes reach 40.
+int draw_budget(Random& random, ProgramSize size, bool named) {
+  if (size == ProgramSize::small) return 1 + static_cast<int>(random.below(12));
+  const int drawn = 1 + static_cast<int>(random.below(45));
+  return named ? 30 + drawn / 2 : std::min(drawn, 38);
+}
+
 }  // namespace
 
-std::string random_program(uint64_t seed) {
+std::string random_program(uint64_t seed, ProgramSize size) {
   Random random(seed);
   random.next();
   Module module;
   module.dtype = random.chance(90) ? "float64" : "dace.float64";
-  const std::string sizes = draw_sizes(random, module);
+  const std::string sizes = draw_sizes(random, size, module);
   // Half of the programs mostly call functions that transformers do not need.
   const bool named = random.chance(50);
   module.named_functions_percent = named ? 80 : 0;
-  // Programs may miss the budget by a few operators: the largest budget is more frequent, so that sizes reach 40.
-  const int drawn = 1 + static_cast<int>(random.below(45));
-  const int budget = named ? 30 + drawn / 2 : std::min(drawn, 38);
-  Body body(random, module, BodyKind::program, budget);
+  Body body(random, module, BodyKind::program, draw_budget(random, size, named));
   fill(body);
   const std::string results = texts(choose_results(body));
   const std::string decorator = module.dtype == "float64" ? "" : "@dace.program\n";

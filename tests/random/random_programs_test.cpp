@@ -30,6 +30,22 @@ TEST(RandomPrograms, TheSameSeedGivesTheSameProgram) {
   EXPECT_EQ(texts.size(), 200U);
 }
 
+TEST(RandomPrograms, SmallOnesAreValidAndSmall) {
+  std::set<size_t> operators;
+  size_t large = 0;
+  const uint64_t count = tried_of(400);
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    const std::string text = random_program(seed, ProgramSize::small);
+    EXPECT_EQ(text, random_program(seed, ProgramSize::small)) << "seed " << seed;
+    const Result<Graph> graph = parse_program(text, {});
+    ASSERT_TRUE(graph) << "seed " << seed << ": " << to_string(graph.error());
+    operators.insert(graph->operators.size());
+    if (graph->operators.size() > 20) ++large;
+  }
+  EXPECT_LE(large, count / 10);
+  if (!kSanitized) EXPECT_GE(operators.size(), 15U);
+}
+
 // A long run of 6,000 programs has each construct 200 times.
 constexpr uint64_t kPrograms = 2000;
 constexpr int kOccurrences = 200 * kPrograms / 6000;

@@ -19,9 +19,9 @@ namespace {
 
 using millrace::random_programs::ProgramSize;
 
-// Small programs are checked in a tenth of the time, so that there can be many. One in eight is a full one, with
+// Small programs are checked in a tenth of the time, so that there can be many. One in 16 is a full one, with
 // attention and with more that is connected.
-constexpr uint64_t kFull = 8;
+constexpr uint64_t kFull = 16;
 
 ProgramSize size_of(uint64_t seed) { return seed % kFull == 0 ? ProgramSize::full : ProgramSize::small; }
 

@@ -230,7 +230,8 @@ def run(binaries: Binaries, seed: int, seconds: float, most: int, folder: Path) 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while done.next_seed < last and not done.failures:
             seeds = range(done.next_seed, min(done.next_seed + TOGETHER, last))
-            for each, (wrong, kills) in zip(seeds, pool.map(lambda seed: checked(seed, tools, wanted[program_of(seed)]), seeds)):
+            outcomes = pool.map(lambda each: checked(each, tools, wanted[program_of(each)]), seeds)
+            for each, (wrong, kills) in zip(seeds, outcomes):
                 if wrong:
                     done.failures.append({"seed": str(each), "what": wrong})
                 done.counts["kills"] = done.counts.get("kills", 0) + kills

@@ -1,7 +1,10 @@
 """libFuzzer on each parser of untrusted input, under ASan and UBSan. The corpus grows in the campaign's folder.
 
-Slices of short inputs, which are parsed to the end most often, alternate with slices of long ones, in which the parser
-meets what was changed after much that is right.
+A fuzzer (tests/fuzz/) gives an input to a parser, and what was accepted is verified or must survive being written.
+libFuzzer changes accepted and refused inputs at random positions, and keeps those that run new code. All bytes that the
+parser got are counted; those of the corpus are given once in each slice, so slices should take minutes. Slices of short
+inputs, which are parsed to the end most often, alternate with slices of long ones, in which the parser meets what was
+changed after much that is right.
 """
 
 import json
@@ -75,7 +78,8 @@ def fuzz(parser: str, binaries: Binaries, seed: int, seconds: float, folder: Pat
     dictionary = ROOT / f"tests/fuzz/{parser}.dict"
     done = subprocess.run(
         [str(binaries.sanitized / f"tests/fuzz/{parser}_fuzzer"), f"-seed={seed}", f"-max_total_time={round(seconds)}",
-         f"-max_len={LENGTHS[seed % len(LENGTHS)]}", "-len_control=0", "-reload=0", "-entropic=0", "-rss_limit_mb=2048", "-timeout=300",
+         f"-max_len={LENGTHS[seed % len(LENGTHS)]}", "-len_control=0", "-reload=0", "-entropic=0",
+         "-rss_limit_mb=2048", "-timeout=300",
          f"-artifact_prefix={found}/{parser}-{seed}-", *([f"-dict={dictionary}"] if dictionary.exists() else []),
          str(corpus_of(parser))],
         cwd=folder, capture_output=True, text=True, errors="replace", env={**os.environ, **SANITIZER_OPTIONS},

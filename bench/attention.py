@@ -3,7 +3,9 @@
 
 Each case is a program of our language. First all results and gradients without dropout are compared with the
 definition in float64. Then forward and a step (forward and backward) with the case's dropout are replayed from CUDA
-graphs. TFLOP/s count two products in forward and five in backward, of scores that are not hidden.
+graphs. TFLOP/s count two products in forward and five in backward, of scores that are not hidden. With a rotary
+embedding, the result says which launches Millrace selected: an attention "with" q and k computes their rows itself.
+Its other candidates are in the database (millrace db show).
 """
 
 from __future__ import annotations
@@ -70,6 +72,11 @@ class MillraceAttention:
         made = peer.results(given)
         return {name: torch.from_numpy(values).cuda() for name, values in made.items()}
 
+    def launches(self) -> list[str]:
+        """The partitions of the plan that was timed."""
+        plan = json.loads(Path(self._peer(self.case.dropout, self.options.budget).plan).read_text())
+        return [launch["partition"] for launch in plan["launches"] if "partition" in launch]
+
     def times(self) -> tuple[float, float]:
         peer = self._peer(self.case.dropout, self.options.budget)
         peer.prepare()
@@ -100,6 +107,8 @@ def run_case(options: argparse.Namespace, case: Case, folder: Path) -> list[dict
                 if not worst <= agreement.DISTANCE_TOLERANCE[case.dtype]:  # also if it is NaN
                     raise ValueError(f"wrong: {row['distances']}")
             row["forward_seconds"], row["step_seconds"] = one.times()
+            if name == MILLRACE:
+                row["launches"] = one.launches()
         except Exception as error:  # a peer that lacks a case, or fails, does not end the others
             row["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         rows.append(row)

@@ -23,6 +23,7 @@ class Case:
     bias: bool = False  # added to the scores, with a gradient
     padding: bool = False  # a boolean for each key
     soft_cap: float = 0.0  # c · tanh(score / c)
+    rotary: bool = False  # queries and keys are rotated first: the halves of their columns are swapped
 
     @property
     def key_count(self) -> int:
@@ -59,14 +60,29 @@ CASES = [
     Case("cross, 512 queries, 1500 keys, padding mask", 8, 16, 512, 64, keys=1500, padding=True),
     Case("Gemma, 8 heads on 4, L=4096 d=128, soft-cap of 50, causal", 1, 4, 4096, 128, heads_per_group=2, causal=True,
          soft_cap=50.0),
+    Case("Llama with rotary embedding, 32 heads on 8, L=2048 d=128, causal", 1, 8, 2048, 128, heads_per_group=4,
+         causal=True, rotary=True),
+    Case("rotary embedding, B=32 H=16 L=128 d=64, causal", 32, 16, 128, 64, causal=True, rotary=True),
 ]
+
+
+def rotated(name: str, axes: str) -> str:
+    """One operand, rotated; `axes`: of its angles, between the rows and the columns."""
+    angles = f"[:, {axes}]"
+    swapped = f"np.concatenate([-{name}[..., P // 2:], {name}[..., :P // 2]], axis=-1)"
+    return f"{name} * cos{angles} + {swapped} * sin{angles}"
 
 
 def program_text(case: Case, dropout: float) -> str:
     """The attention as a program, with the given dropout."""
     t = case.dtype
     arguments = [f"q: {t}[B, J, G, R, P]", f"k: {t}[B, K, G, P]", f"v: {t}[B, K, G, P]"]
-    lines = ['    scores = np.einsum("bjgrp,bkgp->bgrjk", q, k) / np.sqrt(P)']
+    lines = []
+    if case.rotary:
+        arguments += [f"cos: fixed.{t}[J, P]", f"sin: fixed.{t}[J, P]"]
+        lines += [f"    q_rotated = {rotated('q', 'None, None')}", f"    k_rotated = {rotated('k', 'None')}"]
+    q, k = ("q_rotated", "k_rotated") if case.rotary else ("q", "k")
+    lines.append(f'    scores = np.einsum("bjgrp,bkgp->bgrjk", {q}, {k}) / np.sqrt(P)')
     if case.soft_cap:
         lines.append(f"    scores = {case.soft_cap} * np.tanh(scores / {case.soft_cap})")
     if case.bias:
@@ -85,7 +101,7 @@ def program_text(case: Case, dropout: float) -> str:
     lines.append('    return np.einsum("bgrjk,bkgp->bjgrp", weights, v)')
     return "\n".join([
         f'"""{case.name}."""', "", "import numpy as np",
-        f"from millrace.numpy import bool_, causal_mask, dropout, {t}, softmax", "",
+        f"from millrace.numpy import bool_, causal_mask, dropout, fixed, {t}, softmax", "",
         f"B = {case.batch}", f"J = {case.queries}", f"K = {case.key_count}", f"G = {case.groups}",
         f"R = {case.heads_per_group}", f"P = {case.columns}", "", "",
         f"def attention({', '.join(arguments)}):", *lines, ""])

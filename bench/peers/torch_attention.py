@@ -14,6 +14,7 @@ from peers.torch_contestant import DTYPES, seconds_of_replay
 BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FlashAttention": SDPBackend.FLASH_ATTENTION,
             "memory-efficient": SDPBackend.EFFICIENT_ATTENTION}
 FLEX = "FlexAttention"
+ANGLES = ("cos", "sin")  # have no gradient
 
 
 def visible_mask(case: Case) -> torch.Tensor | None:
@@ -35,8 +36,18 @@ def draw(case: Case, seed: int = 1) -> dict[str, torch.Tensor]:
               "d_result": (b, case.queries, g, r, p)}
     if case.bias:
         shapes["bias"] = (g, r, case.queries, case.key_count)
-    return {name: torch.randn(shape, device="cuda", generator=generator).to(DTYPES[case.dtype])
-            for name, shape in shapes.items()}
+    made = {name: torch.randn(shape, device="cuda", generator=generator) for name, shape in shapes.items()}
+    if case.rotary:
+        frequencies = 500000.0 ** (-torch.arange(0, p, 2, device="cuda") / p)  # Llama 3's
+        angles = torch.outer(torch.arange(case.queries, device="cuda"), frequencies).repeat(1, 2)
+        made |= {"cos": angles.cos(), "sin": angles.sin()}
+    return {name: tensor.to(DTYPES[case.dtype]) for name, tensor in made.items()}
+
+
+def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Of x[..., rows, columns]: the halves of its columns are swapped."""
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat([-second, first], -1) * sin
 
 
 def definition(case: Case, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -53,7 +64,9 @@ def definition(case: Case, tensors: dict[str, torch.Tensor]) -> dict[str, torch.
                 leaves = [given["q"][b, :, g, r], given["k"][b, :, g], given["v"][b, :, g]]
                 leaves += [given["bias"][g, r]] if case.bias else []
                 leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-                scores = leaves[0] @ leaves[1].T / math.sqrt(case.columns) + (leaves[3] if case.bias else 0)
+                angles = [given[name] for name in ANGLES] if case.rotary else []
+                q, k = (rotated(leaf, *angles) if angles else leaf for leaf in leaves[:2])
+                scores = q @ k.T / math.sqrt(case.columns) + (leaves[3] if case.bias else 0)
                 if case.soft_cap:
                     scores = case.soft_cap * torch.tanh(scores / case.soft_cap)
                 seen = mask[b] if case.padding else mask
@@ -77,14 +90,19 @@ class TorchAttention:
     def __init__(self, case: Case, backend: str, tensors: dict[str, torch.Tensor]):
         self.case, self.backend = case, backend
         self.leaves = {name: tensor.detach().clone().requires_grad_()
-                       for name, tensor in tensors.items() if name != "d_result"}
+                       for name, tensor in tensors.items() if name not in ("d_result", *ANGLES)}
+        self.angles = [tensors[name] for name in ANGLES] if case.rotary else []
+        self.rotated = torch.compile(rotated, dynamic=False)  # one kernel for each operand and pass
         self.gradient = tensors["d_result"]
         self.mask = visible_mask(case)
         self.call = self._flex() if backend == FLEX else self._sdpa
 
     def _heads_first(self) -> list[torch.Tensor]:
         q = self.leaves["q"].flatten(2, 3).transpose(1, 2)
-        return [q, self.leaves["k"].transpose(1, 2), self.leaves["v"].transpose(1, 2)]
+        k = self.leaves["k"].transpose(1, 2)
+        if self.angles:
+            q, k = self.rotated(q, *self.angles), self.rotated(k, *self.angles)
+        return [q, k, self.leaves["v"].transpose(1, 2)]
 
     def _sdpa(self, dropout: float) -> torch.Tensor:
         case = self.case

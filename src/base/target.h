@@ -29,7 +29,6 @@ struct Target {
   bool reads_while_multiplying = false;  // a product that accumulates reads its addend while it multiplies
   bool gemm_algorithms = false;          // a library lists its algorithms for each product
   bool fused_attention = false;
-  bool attention_rows = false;   // it computes rows of its operands, such as rotary embeddings
   bool own_memory = false;       // tensors are in the device's memory; trials check them there, by kernels
   int64_t tensor_alignment = 1;  // bytes, of the caller's tensors; their type may require more
   std::optional<GpuTarget> gpu;  // kernels run in blocks of threads; none: in loops of CPU threads
@@ -40,7 +39,6 @@ inline Target cpu_target() {
   Target target;
   target.gemm_epilogues = {.of_results = true, .exact_gelu = true};
   target.fused_attention = true;
-  target.attention_rows = true;
   return target;
 }
 

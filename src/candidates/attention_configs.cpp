@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "candidates/configs.h"
 #include "candidates/cpu_attention_configs.h"
+#include "ir/row_vectors.h"
 
 namespace millrace {
 namespace {
@@ -96,7 +97,6 @@ class AttentionConfigs : public ConfigGroups {
  private:
   std::optional<std::string> why_rejected() const {
     if (!options_.target.fused_attention) return "the device has no fused attention";
-    if (attention_.has_row_expressions() && !options_.target.attention_rows) return std::string(kNoRowExpressions);
     if (!options_.target.gpu) return why_not_on_cpu(graph_, attention_);
     const DType dtype = graph_.tensor(attention_.tensors[Operand::q]).dtype;
     if (!is_half(dtype)) return concat("an attention in ", name_of(dtype), ": tensor cores take float16 and bfloat16");
@@ -104,8 +104,10 @@ class AttentionConfigs : public ConfigGroups {
       if (tensor.valid() && tensor != attention_.tensors[Operand::log_sums] && graph_.tensor(tensor).dtype != dtype)
         return "an attention of several types";
     }
-    for (const AttentionTensor& term : attention_.score.terms) {
-      if (graph_.tensor(term.tensor).dtype == DType::float64) return "an attention with a term in float64";
+    if (has_wide(attention_.score.terms)) return "an attention with a term in float64";
+    for (const RowExpression& rows : attention_.rows) {
+      if (has_wide(rows.terms)) return "an attention with a term in float64";
+      if (!row_vectors(rows)) return "computed rows: pieces that begin or end at an odd column";
     }
     for (const int64_t columns : {attention_.inner, attention_.values}) {
       if (columns % kCopied != 0 || columns > kMostColumns)
@@ -115,9 +117,15 @@ class AttentionConfigs : public ConfigGroups {
     return std::nullopt;
   }
 
-  // The statistics of rows have their written layout; the mask is set later.
+  bool has_wide(const std::vector<AttentionTensor>& terms) const {
+    return std::any_of(terms.begin(), terms.end(), [&](const AttentionTensor& term) {
+      return graph_.tensor(term.tensor).dtype == DType::float64;
+    });
+  }
+
+  // Tensors that rows are computed from, and the statistics of rows, have their written layout; the mask is set later.
   void set_fixed() {
-    layouts_.assign(tensors_.size(), 0);
+    for (const TensorId tensor : tensors_) layouts_.push_back(domains_[tensor.at()].written());
     const TensorId sums = attention_.tensors[Operand::log_sums];
     layouts_[position_of(partition_, Operand::log_sums)] =
         number_of(sums, [&](const Layout& layout) { return layout == written_layout(graph_, sums); });
@@ -305,6 +313,10 @@ class AttentionConfigs : public ConfigGroups {
     candidate.layouts = layouts_;
     std::set<std::array<bool, 5>> seen;  // kinds of config
     for (const AttentionConfig& config : configs()) {
+      if (const std::optional<std::string> reason = why_not_with_rows(attention_, config)) {
+        collector_->reject(*reason);
+        continue;
+      }
       if (attention_shared_bytes(attention_, config) > options_.target.gpu->shared_bytes) {
         collector_->reject("tiles that do not fit a multiprocessor's shared memory");
         continue;

@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "candidates/choice_points.h"
-#include "candidates/configs.h"
 #include "candidates/partition_kinds.h"
 #include "ir/attention.h"
 #include "ir/attention_rows.h"
@@ -154,8 +153,6 @@ AttentionPartitions partitions_of(const Graph& graph, const AttentionPattern& pa
   return made;
 }
 
-bool has_row_expressions(const Partition* partition) { return partition->attention.has_row_expressions(); }
-
 }  // namespace
 
 FoundAttentionPartitions find_attention_partitions(const TrainingGraph& training, const std::vector<bool>& callers) {
@@ -244,7 +241,7 @@ class TiedChoicePoints {
 
 // An attention ties several choice points into one. It is added only if that one keeps all alternatives that its
 // operators had before.
-void add_attentions(const PartitionBuilder& builder, PartitionSet& set, const Target& target) {
+void add_attentions(const PartitionBuilder& builder, PartitionSet& set) {
   FoundAttentionPartitions attentions = find_attention_partitions(builder.training(), builder.callers());
   for (Rejected& rejected : attentions.rejected) set.reject(std::move(rejected.reason));
   if (attentions.partitions.empty()) return;
@@ -257,10 +254,6 @@ void add_attentions(const PartitionBuilder& builder, PartitionSet& set, const Ta
     const std::string& name = attention.forward.name;
     std::vector<Partition*> passes = {&attention.forward};
     if (attention.backward) passes.push_back(&*attention.backward);
-    if (!target.attention_rows && std::any_of(passes.begin(), passes.end(), has_row_expressions)) {
-      set.reject(concat(name, ": ", kNoRowExpressions));
-      continue;
-    }
     if (std::any_of(passes.begin(), passes.end(), [&](const Partition* one) { return builder.is_in_cycle(*one); })) {
       set.reject(concat(name, ": ", kCycle));
       continue;

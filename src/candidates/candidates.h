@@ -319,6 +319,8 @@ size_t position_of(const Partition& partition, Attention::Operand operand);
 
 // Shared memory of a block of an attention's kernels.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config);
+// Why a config cannot compute rows of this attention's operands; nothing if it can, or if it need not.
+std::optional<std::string> why_not_with_rows(const Attention& attention, const AttentionConfig& config);
 // Rows of the scores that a block owns.
 int64_t rows_of_block(const AttentionConfig& config);
 int threads_of_block(const AttentionConfig& config);

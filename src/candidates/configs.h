@@ -19,10 +19,6 @@ inline constexpr double kCpuBytesPerSecond = 8e9;
 inline constexpr double kGpuBytesPerSecond = 3.5e12;
 inline constexpr double kGpuLaunchSeconds = 2e-6;
 
-// Why a device without that capability has no candidates for an attention.
-inline constexpr std::string_view kNoRowExpressions =
-    "an attention that computes rows of its queries or keys: only kernels for a CPU do";
-
 // Keeps the most promising candidates, each once; some for every layout of every tensor, since neighbouring partitions
 // may want it; and all whose tensors have their written layouts. Counts all.
 class Collector {

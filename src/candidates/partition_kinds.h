@@ -59,6 +59,6 @@ std::vector<OperatorId> add_epilogues(const PartitionBuilder& builder, Partition
                                       const std::vector<Stacking>& stackings, const GemmEpilogues& able);
 
 // attention_partitions.cpp: fused attention, both passes of each or neither.
-void add_attentions(const PartitionBuilder& builder, PartitionSet& set, const Target& target);
+void add_attentions(const PartitionBuilder& builder, PartitionSet& set);
 
 }  // namespace millrace

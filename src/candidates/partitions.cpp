@@ -29,7 +29,7 @@ Candidates find_partitions(const TrainingGraph& training, const FusedGraph& fuse
   add_rest_of_groups(builder, set, sums.summable());
   add_rest_of_groups(builder, set, joined(set.absorbable(), sums.summable()));
   add_rest_of_groups(builder, set, joined(set.absorbable(), further));
-  if (target.fused_attention) add_attentions(builder, set, target);
+  if (target.fused_attention) add_attentions(builder, set);
   return set.finish();
 }
 

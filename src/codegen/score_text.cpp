@@ -18,6 +18,10 @@ using Kind = ScoreNode::Kind;
 
 bool takes_value(OperatorKind kind) { return kind == OperatorKind::power || kind == OperatorKind::power_dx; }
 
+bool has_number(const RowNode& node) {
+  return node.kind == RowNode::Kind::number || (node.kind == RowNode::Kind::apply && takes_value(node.op));
+}
+
 bool takes_value(const ScoreNode& node) { return node.kind == Kind::apply && takes_value(node.op); }
 
 std::string formula_text(OperatorKind kind, double value, const std::vector<size_t>& inputs,

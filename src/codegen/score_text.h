@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/row_expression.h"
 #include "ir/score_expression.h"
 
 namespace millrace {
@@ -24,6 +25,8 @@ struct ScoreTexts {
 // Whether the operator's recipe takes Operator::value as a number of the kernel.
 bool takes_value(OperatorKind kind);
 bool takes_value(const ScoreNode& node);
+// Whether a node is a number that the kernel takes.
+bool has_number(const RowNode& node);
 
 // An elementwise operator of the variables vK, for each input K; `number`: its value, if it takes one.
 std::string formula_text(OperatorKind kind, double value, const std::vector<size_t>& inputs, const std::string& number);

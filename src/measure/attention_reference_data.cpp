@@ -81,11 +81,8 @@ class Heads {
 
   // The size of an operand's elements: of the drawn ones, or of the rows that are computed from them.
   double size_of_elements(Attention::Operand operand) {
-    if (attention_.rows[operand].empty()) return size_of(rules_[attention_.tensors[operand].at()]);
-    const Matrix rows = operand_rows(operand, 0).value;
-    double sum = 0;
-    for (const double x : rows.values) sum += x * x;
-    return std::sqrt(sum / static_cast<double>(rows.values.size()));
+    return attention_.rows[operand].empty() ? size_of(rules_[attention_.tensors[operand].at()])
+                                            : size_of_rows(graph_, partition_, operand, reference_data_);
   }
 
   // A drawn mask may hide all keys of a query, whose results would be NaN: the first key is visible.
@@ -192,16 +189,9 @@ class Heads {
 
   std::function<RowElements(const AttentionTensor&, const std::vector<RowPosition>&)> elements_at(int64_t point) const {
     return [this, point](const AttentionTensor& term, const std::vector<RowPosition>& positions) {
-      const Strides strides = strides_of(graph_, term.tensor, term.axes.batch, term.axes.row(), -1);
-      int64_t first = offset_of(strides, point);
-      int64_t step = 0;
-      for (const RowPosition& position : positions) {
-        const int64_t stride = stride_along(graph_, term.tensor, position.axis);
-        first += position.first * stride;
-        step += position.step * stride;
-      }
-      const std::vector<double>& values = reference_data_.inputs[position_in(partition_.reads, term.tensor)];
-      return RowElements{values.data() + first, strides.row, step};
+      const Strides strides = strides_of(graph_, term.tensor, term.axes.batch, -1, -1);
+      return row_elements(graph_, term, positions, reference_data_.inputs[position_in(partition_.reads, term.tensor)],
+                          offset_of(strides, point));
     };
   }
 

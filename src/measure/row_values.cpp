@@ -1,6 +1,10 @@
 #include "measure/row_values.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "measure/attention_matrices.h"
 
 namespace millrace {
 namespace {
@@ -55,6 +59,17 @@ std::vector<RowNumber> leaf_values(const Graph& graph, const RowExpression& expr
 
 }  // namespace
 
+RowElements row_elements(const Graph& graph, const AttentionTensor& term, const std::vector<RowPosition>& positions,
+                         const std::vector<double>& values, int64_t head) {
+  RowElements made{values.data() + head, stride_along(graph, term.tensor, term.axes.row()), 0};
+  for (const RowPosition& position : positions) {
+    const int64_t stride = stride_along(graph, term.tensor, position.axis);
+    made.first += position.first * stride;
+    made.step += position.step * stride;
+  }
+  return made;
+}
+
 std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expression, int64_t rows,
                                   const RowInputs& inputs, const ReferenceData& reference_data) {
   const int64_t columns = columns_of(expression);
@@ -73,6 +88,22 @@ std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expre
     }
   }
   return made;
+}
+
+double size_of_rows(const Graph& graph, const Partition& partition, Attention::Operand operand,
+                    const ReferenceData& reference_data) {
+  const Attention& attention = partition.attention;
+  const auto elements = [&](const AttentionTensor& term, const std::vector<RowPosition>& positions) {
+    const auto found = std::find(partition.reads.begin(), partition.reads.end(), term.tensor);
+    const auto number = static_cast<size_t>(found - partition.reads.begin());
+    return row_elements(graph, term, positions, reference_data.inputs[number], 0);
+  };
+  const int64_t rows = operand == Attention::q ? attention.queries : attention.keys;
+  double sum = 0;
+  const std::vector<RowNumber> values =
+      row_values(graph, attention.rows[operand], rows, {elements, nullptr}, reference_data);
+  for (const RowNumber& x : values) sum += x.value * x.value;
+  return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
 }  // namespace millrace

@@ -25,8 +25,17 @@ struct RowInputs {
   std::function<RowNumber(int64_t row, int64_t column)> gradient;
 };
 
+// Of a term whose values are these, row-major; `head`: the offset of the head.
+RowElements row_elements(const Graph& graph, const AttentionTensor& term, const std::vector<RowPosition>& positions,
+                         const std::vector<double>& values, int64_t head);
+
 // [row][column]. NaN if it is too large for the reference.
 std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expression, int64_t rows,
                                   const RowInputs& inputs, const ReferenceData& reference_data);
+
+// The root mean square of the rows of q or k in the first head. `reference_data`: the drawn inputs; those that the
+// expression does not read may be missing.
+double size_of_rows(const Graph& graph, const Partition& partition, Attention::Operand operand,
+                    const ReferenceData& reference_data);
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "candidates/enumerate.h"
+#include "candidates/row_partitions.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
@@ -263,6 +264,73 @@ TEST(AttentionConfigs, TilesFitTheGpu) {
     EXPECT_TRUE(entry.candidates.empty());
     const std::vector<std::string> reasons = reasons_of(entry);
     EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "tiles that do not fit a multiprocessor's shared memory"), 1);
+  }
+}
+
+// --- Computed rows ---
+
+std::vector<PartitionCandidates> with_computed_rows(const std::string& text,
+                                                    const EnumerateOptions& options = without_libraries()) {
+  const Recomputed made = add_row_statistics(save_predicates(training_of(text), true));
+  Result<Candidates> found = find_partitions(made.training, made.fused, options);
+  EXPECT_TRUE(found) << to_string(found.error());
+  std::vector<PartitionCandidates> rows = rows_of(made);
+  for (PartitionCandidates& each : rows) {
+    find_configs(made.training.graph, found->domains, options, each);
+    const std::vector<TensorId> tensors = tensors_of(each.partition);
+    for (const Candidate& candidate : each.candidates) {
+      for (size_t k = 0; k < tensors.size(); ++k)
+        EXPECT_TRUE(found->domains[tensors[k].at()].allows(candidate.layouts[k])) << each.partition.name << " " << k;
+    }
+  }
+  return rows;
+}
+
+// The caller's layout of angles is read as it is.
+TEST(AttentionConfigs, ComputeRowsFromTensorsInTheLayoutOfTheCaller) {
+  const std::string text = text_with(row_family().front().program, {24, 24, 16, 16}, "float16");
+  for (const Target& target : {cpu_target(), gpu_target()}) {
+    EnumerateOptions options;
+    options.target = target;
+    options.layouts = {{"c", "PJ"}};
+    for (const PartitionCandidates& each : with_computed_rows(text, options))
+      EXPECT_FALSE(each.candidates.empty()) << each.partition.name;
+  }
+}
+
+TEST(AttentionConfigs, ThatCannotComputeRowsHaveTheirReason) {
+  const auto has = [](const PartitionCandidates& one, const std::string& reason) {
+    const std::vector<std::string> all = reasons_of(one);
+    return std::find(all.begin(), all.end(), reason) != all.end();
+  };
+  const AttentionProgram swapped = row_family().front().program;
+  const std::vector<PartitionCandidates> wide = with_computed_rows(text_with(swapped, {128, 128, 64, 64}, "float16"));
+  ASSERT_EQ(wide.size(), 2U);
+  for (const PartitionCandidates& each : wide) {
+    bool wgmma = false;
+    for (const Candidate& candidate : each.candidates) {
+      const auto& config = std::get<AttentionConfig>(candidate.config);
+      EXPECT_FALSE(why_not_with_rows(each.partition.attention, config));
+      EXPECT_FALSE(config.specialized || config.single_kernel);
+      EXPECT_EQ(config.wgmma, config.rows_in_smem);
+      wgmma = wgmma || config.wgmma;
+    }
+    EXPECT_TRUE(wgmma) << each.partition.name;
+    EXPECT_TRUE(has(each, "computed rows: specialized warps copy tiles and have no registers to compute them"));
+  }
+  EXPECT_TRUE(
+      has(wide.back(), "computed rows: in one kernel, the columns of a gradient's row are in several warps"));
+  const std::vector<PartitionCandidates> few_values =
+      with_computed_rows(text_with(swapped, {128, 128, 64, 8}, "float16"));
+  for (const PartitionCandidates& each : few_values) {
+    EXPECT_FALSE(each.candidates.empty()) << each.partition.name;
+    EXPECT_TRUE(has(each, "computed rows that do not fit a warp's share of the stages"));
+  }
+  const std::string odd = "np.concatenate([q[..., :3] * 2, q[..., 3:]], axis=-1)";
+  const AttentionProgram pieces = attention_of_rows("", "", lines(odd, "k")).program;
+  for (const PartitionCandidates& each : with_computed_rows(text_with(pieces, {64, 64, 16, 16}, "float16"))) {
+    EXPECT_TRUE(each.candidates.empty()) << each.partition.name;
+    EXPECT_TRUE(has(each, "computed rows: pieces that begin or end at an odd column"));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
 #include <random>
 #include <set>
 
@@ -17,29 +16,11 @@
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
 #include "fusion/row_statistics.h"
+#include "ir/row_faults.h"
 #include "measure/trial.h"
 
 namespace millrace {
 namespace {
-
-// Queries, keys, inner columns and values.
-using Sizes = std::array<int, 4>;
-
-void replace(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
-std::string text_with(const AttentionProgram& program, const Sizes& sizes, const std::string& type) {
-  std::string text = program.text();
-  const std::array<std::string, 4> given = {"\nJ = 5", concat("\nK = ", program.keys), "\nP = 4", "\nW = 6"};
-  for (size_t k = 0; k < given.size(); ++k)
-    replace(text, given[k] + "\n", concat(given[k].substr(0, 5), sizes[k], "\n"));
-  for (const char* const own : {"float16", "bfloat16"}) {
-    if (program.type == own) replace(text, own, type);
-  }
-  return text;
-}
 
 class CpuAttentions : public ::testing::Test {
  protected:
@@ -90,7 +71,7 @@ class CpuAttentions : public ::testing::Test {
 
   // The same of an attention with computed rows, without the one that reads these rows. Whether it fits a choice point
   // does not matter here.
-  void take_rows(const NamedAttention& attention, const Sizes& sizes, const std::string& type, size_t count,
+  void take_rows(const NamedAttention& attention, const AttentionSizes& sizes, const std::string& type, size_t count,
                  int threads = 2) {
     const std::string text = text_with(attention.program, sizes, type);
     take_rows(concat(attention.name, "\n", text), training_of(text), count, threads);
@@ -224,7 +205,7 @@ TEST_F(CpuAttentions, OfAnySize) {
   const std::vector<NamedAttention> family = attention_family();
   const auto one_of = [&](const auto& list) { return list[random_() % std::size(list)]; };
   for (size_t k = 0; k < (kSanitized ? 2 : is_long_run() ? 60 : 3); ++k) {
-    Sizes sizes = {one_of(lengths), one_of(lengths), one_of(columns), one_of(columns)};
+    AttentionSizes sizes = {one_of(lengths), one_of(lengths), one_of(columns), one_of(columns)};
     AttentionProgram program = random_() % 2 == 0 ? AttentionProgram() : one_of(family).program;
     if (program.keys == 5) sizes[1] = sizes[0];
     take(text_with(program, sizes, one_of(types)), 1);
@@ -277,26 +258,7 @@ TEST_F(CpuAttentions, WithComputedRowsOfOneHead) {
 
 // Each fault alone makes the results wrong: in what is read, and in what is stored. All in a long run.
 TEST_F(CpuAttentions, WrongRowsAreDetected) {
-  using Fault = std::function<void(RowExpression&)>;
-  const auto of_node = [](const auto& is_one, const auto& change) {
-    return Fault([=](RowExpression& rows) {
-      for (RowPiece& piece : rows.pieces) {
-        for (RowNode& node : piece.nodes) {
-          if (is_one(node)) change(node);
-        }
-      }
-    });
-  };
-  const auto is = [](OperatorKind kind) {
-    return [=](const RowNode& node) { return node.kind == RowNode::Kind::apply && node.op == kind; };
-  };
-  const std::vector<Fault> faults = {
-      of_node(is(OperatorKind::negate), [](RowNode& node) { node.op = OperatorKind::copy; }),
-      of_node(is(OperatorKind::add), [](RowNode& node) { node.op = OperatorKind::subtract; }),
-      [](RowExpression& rows) { std::swap(rows.pieces.front().nodes, rows.pieces.back().nodes); },
-      of_node([](const RowNode& node) { return node.kind == RowNode::Kind::element; },
-              [](RowNode& node) { node.positions.back().step = 0; }),
-      [](RowExpression& rows) { rows.terms.back().axes.query = rows.terms.back().axes.key = -1; }};
+  const std::vector<RowFault> faults = row_faults();
   take_rows(row_family().front(), {75, 75, 16, 24}, "bfloat16", 0);
   const Attentions& made = *made_.back();
   size_t number = 0;
@@ -304,7 +266,7 @@ TEST_F(CpuAttentions, WrongRowsAreDetected) {
     const Attention& attention = each.partition.attention;
     for (size_t operand = 0; operand < Attention::kOperands; ++operand) {
       if (attention.rows[operand].empty()) continue;
-      for (const Fault& fault : faults) {
+      for (const RowFault& fault : faults) {
         Partition other = each.partition;
         fault(other.attention.rows[operand]);
         if (other.attention.rows[operand] == attention.rows[operand]) continue;

@@ -71,6 +71,11 @@ inline void load_smem_u32x4(u32 (&to)[4], SmemAddress from) { memcpy(to, read_sm
 inline void store_smem_u32x4(SmemAddress to, const u32 (&from)[4]) { memcpy(write_smem(to, 16), from, 16); }
 inline void warp_barrier() { meet_warp(); }
 inline void load_smem_f32x4(float (&to)[4], SmemAddress from) { memcpy(to, read_smem(from, 16), 16); }
+inline float load_smem_f32(SmemAddress from) {
+  float x;
+  memcpy(&x, read_smem(from, 4), 4);
+  return x;
+}
 inline u32 load_smem_u16(SmemAddress from) {
   read_smem(from, 2);
   return smem_half(from);

@@ -48,7 +48,6 @@ TEST(Backend, ACpuRunsLoopsInHostMemory) {
   EXPECT_FALSE(target.reads_while_multiplying);
   EXPECT_FALSE(target.gemm_algorithms);
   EXPECT_TRUE(target.fused_attention);
-  EXPECT_TRUE(target.attention_rows);
   EXPECT_FALSE(target.own_memory);
   EXPECT_FALSE(target.gpu);
   EXPECT_EQ(target.tensor_alignment, 1);
@@ -94,7 +93,6 @@ TEST(Backend, CapabilitiesOfAGpuNeedNoGpu) {
   EXPECT_TRUE(target.reads_while_multiplying);
   EXPECT_TRUE(target.gemm_algorithms);
   EXPECT_TRUE(target.fused_attention);
-  EXPECT_FALSE(target.attention_rows);
   EXPECT_TRUE(target.own_memory);
   EXPECT_TRUE(target.gpu);
   EXPECT_EQ(target.tensor_alignment, 16);

@@ -1,6 +1,7 @@
 // A program that is just an attention, with variants for tests.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "autodiff/differentiate.h"
@@ -45,6 +46,25 @@ struct AttentionProgram {
                   ")\n", more, "    return ", results, "\n");
   }
 };
+
+// Queries, keys, inner columns and values.
+using AttentionSizes = std::array<int, 4>;
+
+inline void replace_each(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+inline std::string text_with(const AttentionProgram& program, const AttentionSizes& sizes, const std::string& type) {
+  std::string text = program.text();
+  const std::array<std::string, 4> given = {"\nJ = 5", concat("\nK = ", program.keys), "\nP = 4", "\nW = 6"};
+  for (size_t k = 0; k < given.size(); ++k)
+    replace_each(text, given[k] + "\n", concat(given[k].substr(0, 5), sizes[k], "\n"));
+  for (const char* const own : {"float16", "bfloat16"}) {
+    if (program.type == own) replace_each(text, own, type);
+  }
+  return text;
+}
 
 // The tensors of a training graph that are returned to the caller.
 inline std::vector<bool> callers_of(const TrainingGraph& training) {

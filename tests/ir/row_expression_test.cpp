@@ -6,6 +6,7 @@
 #include "fusion/fusion_text.h"
 #include "ir/attention_rows.h"
 #include "ir/row_family.h"
+#include "ir/row_vectors.h"
 
 namespace millrace {
 namespace {
@@ -178,6 +179,45 @@ TEST(RowExpressions, StayInTheRow) {
   EXPECT_EQ(of("rmsnorm(q, c) * 2"),
             "q qq.1; 0+1i of 4: multiply(qq.1[0+1i], 2)\nk k\nd_q d_qq.1; 0+1i of 4: multiply(g[0+1i], 2)\n"
             "d_k d_k\nmultiply | multiply\n");
+}
+
+// --- What a GPU's thread computes at a time ---
+
+// "8 numbers of 0 16, 2 times": the first column of each run.
+std::string vectors_of(const AttentionProgram& program, int columns) {
+  const TrainingGraph training = training_of(text_with(program, {5, 5, columns, 8}, "float16"));
+  const std::vector<bool> callers = callers_of(training);
+  const FoundAttentions found = find_attentions(training.graph, callers);
+  const RowExpression rows = absorbed_rows(training.graph, callers, found.attentions.front())->q.expression;
+  const std::optional<std::vector<RowVectors>> vectors = row_vectors(rows);
+  if (!vectors) return "odd columns";
+  std::string text;
+  int64_t count = 0;
+  for (const RowVectors& each : *vectors) {
+    text += concat(each.width, " numbers of");
+    for (const RowRun& run : each.runs) {
+      text += concat(" ", run.first);
+      count += each.width * each.count * std::ssize(run.pieces);
+      for (size_t k = 0; k < run.pieces.size(); ++k)
+        EXPECT_EQ(rows.pieces[run.pieces[k]].first, run.first + static_cast<int64_t>(k));
+    }
+    text += concat(", ", each.count, " times\n");
+  }
+  EXPECT_EQ(count, columns);
+  return text;
+}
+
+TEST(RowExpressions, VectorsHaveNeighbouringColumnsAndSharedSources) {
+  const AttentionProgram swapped = row_family()[0].program;
+  const AttentionProgram pairs_of_neighbours = row_family()[1].program;
+  const AttentionProgram first_half = row_family()[2].program;
+  EXPECT_EQ(vectors_of(swapped, 32), "8 numbers of 0 16, 2 times\n");
+  EXPECT_EQ(vectors_of(swapped, 24), "4 numbers of 0 12, 3 times\n");
+  EXPECT_EQ(vectors_of(pairs_of_neighbours, 32), "8 numbers of 0, 2 times\n");
+  EXPECT_EQ(vectors_of(pairs_of_neighbours, 24), "4 numbers of 0, 3 times\n");
+  EXPECT_EQ(vectors_of(first_half, 32), "8 numbers of 0 8, 1 times\n8 numbers of 16, 2 times\n");
+  EXPECT_EQ(vectors_of(first_half, 24), "2 numbers of 0 6, 3 times\n4 numbers of 12, 3 times\n");
+  EXPECT_EQ(vectors_of(first_half, 20), "odd columns");
 }
 
 }  // namespace

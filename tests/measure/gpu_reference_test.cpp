@@ -13,6 +13,7 @@
 #include "base/sanitized.h"
 #include "base/scratch.h"
 #include "candidates/enumerate.h"
+#include "candidates/row_partitions.h"
 #include "candidates/partitions.h"
 #include "fusion/fusion_text.h"
 #include "fusion/predicates.h"
@@ -169,6 +170,22 @@ class GpuReferenceTest : public ScratchTest {
     EXPECT_GE(seen_[PartitionKind::attention], 2 * std::ssize(programs));
   }
 
+  // The attentions of row_family.h.
+  void check_computed_rows() {
+    for (const NamedAttention& each : row_family()) {
+      SCOPED_TRACE(each.name);
+      const TrainingGraph training = training_of(text_with(each.program, {6, 6, 8, 5}, "float16"));
+      const Recomputed made = add_row_statistics(save_predicates(training, true));
+      for (const PartitionCandidates& one : rows_of(made)) {
+        SCOPED_TRACE(one.partition.name);
+        check(made.training.graph, one.partition);
+        ++seen_[PartitionKind::attention];
+        if (HasFatalFailure()) return;
+      }
+    }
+    EXPECT_EQ(seen_[PartitionKind::attention], 2 * std::ssize(row_family()) - 1);
+  }
+
   std::unique_ptr<OracleOnMachine> machine_;
   std::map<PartitionKind, int> seen_;
 };
@@ -183,6 +200,17 @@ TEST_F(GpuReferenceTest, EqualsThatOfTheCpu) {
 TEST_F(GpuReferenceTest, OfAttentionsEqualsThatOfTheCpu) {
   open(OracleMachine::emulated);
   check_attentions();
+}
+
+TEST_F(GpuReferenceTest, OfComputedRowsEqualsThatOfTheCpu) {
+  open(OracleMachine::emulated);
+  check_computed_rows();
+}
+
+TEST_F(CudaReferenceTest, OfComputedRowsEqualsThatOfTheCpu) {
+  open(OracleMachine::cuda);
+  if (IsSkipped()) return;
+  check_computed_rows();
 }
 
 TEST_F(CudaReferenceTest, EqualsThatOfTheCpu) {

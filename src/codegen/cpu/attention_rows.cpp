@@ -11,11 +11,6 @@ namespace {
 
 using Kind = RowNode::Kind;
 
-// Whether a node is a number that the kernel takes.
-bool has_number(const RowNode& node) {
-  return node.kind == Kind::number || (node.kind == Kind::apply && takes_value(node.op));
-}
-
 }  // namespace
 
 size_t CpuRowFormulas::position_of(TensorId tensor) const {

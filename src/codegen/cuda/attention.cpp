@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "codegen/cuda/attention_rows.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
 #include "ir/attention_columns.h"
@@ -32,12 +33,15 @@ class AttentionGenerator {
         attention_(partition.attention),
         layouts_(layouts),
         config_(config),
-        formulas_(graph, partition, layouts, integer()) {}
+        formulas_(graph, partition, layouts, integer()) {
+    for (size_t k = 0; k < Attention::kOperands; ++k)
+      rows_.emplace_back(graph, partition, layouts, static_cast<Operand>(k), integer());
+  }
 
   KernelText run() {
     add_values();
     made_.text = concat("#ifndef MILLRACE_ATTENTIONS\n#define MILLRACE_ATTENTIONS\n", cuda_matrices(), cuda_attention(),
-                        "#endif\n", attention_.has_score_expression() ? formulas_.definition() : "",
+                        "#endif\n", attention_.has_score_expression() ? formulas_.definition() : "", row_structs(),
                         sizes_text(config_, "MILLRACE_KERNEL_sizes", attention_shared_bytes(attention_, config_)));
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
@@ -85,10 +89,11 @@ class AttentionGenerator {
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(partition_, operand)]);
   }
-  // Otherwise columns are contiguous. The log-sum-exp has a single column.
+  // Otherwise columns are contiguous. The log-sum-exp has a single column. Computed rows are never in memory.
   bool is_row_major(Operand operand) const {
-    return operand == Operand::log_sums || stride(strides(operand), attention_.axes[operand].column) == 1;
+    return operand == Operand::log_sums || is_computed(operand) || stride(strides(operand), attention_.axes[operand].column) == 1;
   }
+  bool is_computed(Operand operand) const { return !rows_[operand].empty() && !attention_.writes(operand); }
   // Elements from row to row; if col-major, from column to column.
   int64_t pitch(Operand operand) const {
     const Attention::Axes& axes = attention_.axes[operand];
@@ -115,14 +120,15 @@ class AttentionGenerator {
     for (const TensorId scale : attention_.scales) made_.values.push_back({scale, 0});
     if (attention_.mask.valid()) add_dropout();
     for (size_t k = 0; k < Attention::kOperands; ++k) {
-      if (!attention_.tensors[k].valid()) continue;
       const auto operand = static_cast<Operand>(k);
+      if (!attention_.has(operand) || is_computed(operand)) continue;
       pitches_[k] = made_.values.size();
       made_.values.push_back({TensorId(), encode_integer(pitch(operand))});
       for (const int axis : attention_.axes[k].batch)
         made_.values.push_back({TensorId(), encode_integer(stride(strides(operand), axis))});
     }
     if (attention_.has_score_expression()) formulas_.add_values(made_.values);
+    for (CudaRowFormulas& rows : rows_) rows.add_values(made_.values);
   }
 
   void add_dropout() {
@@ -538,16 +544,45 @@ class AttentionGenerator {
   // A gradient that nobody needs has no matrix.
   void add_matrix(Operand operand, int depth) {
     if (!attention_.has(operand)) return line(made_.text, depth, concat("const mr::NoGradient ", kNames[operand], ";"));
+    if (!rows_[operand].empty())
+      return line(made_.text, depth,
+                  concat("const ", row_struct(operand), " ", kNames[operand], "{",
+                         attention_.writes(operand) ? concat(matrix(operand), ", ") : "", row_members(operand), "};"));
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
-    const std::string element = concat(attention_.writes(operand) ? "" : "const ", type);
+    line(made_.text, depth, concat("const ", matrix_type(operand, type, "S::I"), " ", kNames[operand], matrix(operand), ";"));
+  }
+  std::string matrix_type(Operand operand, const std::string& element, const std::string& integer) const {
+    return concat("mr::Matrix<", attention_.writes(operand) ? "" : "const ", element, ", ", integer, ", mr::Order::",
+                  is_row_major(operand) ? "row_major" : "col_major", ", ", attention_.columns(operand), ">");
+  }
+  // Its members.
+  std::string matrix(Operand operand) const {
+    const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const auto value = [&](size_t number) {
       return concat("mr::decode_integer(args.values[", pitches_[operand] + number, "])");
     };
     const std::string offset = head_offset(attention_.axes[operand], [&](size_t k) { return value(1 + k); });
-    line(made_.text, depth,
-         concat("const mr::Matrix<", element, ", S::I, mr::Order::", is_row_major(operand) ? "row_major" : "col_major",
-                ", ", attention_.columns(operand), "> ", kNames[operand], "{static_cast<", element, "*>(args.tensors[",
-                position_of(partition_, operand), "]) + (", offset, "), S::I(", value(0), ")};"));
+    return concat("{static_cast<", attention_.writes(operand) ? "" : "const ", type, "*>(args.tensors[",
+                  position_of(partition_, operand), "]) + (", offset, "), S::I(", value(0), ")}");
+  }
+
+  // --- Rows that are computed, or stored after a computation ---
+
+  static std::string row_struct(Operand operand) { return concat("MILLRACE_KERNEL_rows_", kNames[operand]); }
+  std::string row_structs() const {
+    std::string text;
+    for (size_t k = 0; k < Attention::kOperands; ++k) {
+      const auto operand = static_cast<Operand>(k);
+      if (rows_[k].empty()) continue;
+      const std::string element = codegen::storage_name(graph_.tensor(attention_.tensors[k]).dtype);
+      text += rows_[k].definition(row_struct(operand), matrix_type(operand, element, integer()));
+    }
+    return text;
+  }
+  std::string row_members(Operand operand) const {
+    return rows_[operand].members([&](const Attention::Axes& axes, const std::function<std::string(size_t)>& step) {
+      return head_offset(axes, step);
+    });
   }
 
   std::string mask_offset() const {
@@ -577,6 +612,7 @@ class AttentionGenerator {
   const std::vector<Layout>& layouts_;
   const AttentionConfig& config_;
   ScoreFormulas formulas_;
+  std::vector<CudaRowFormulas> rows_;  // by operand
   // Position of an operand's strides among the values; the pitch is first.
   std::array<size_t, Attention::kOperands> pitches_{};
   KernelText made_;

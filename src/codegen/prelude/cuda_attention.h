@@ -24,6 +24,9 @@
 // neighbours from 8t on, which are one Philox block. For this, key 8a + 2b + c is in row 8b + 2a + c of the tile.
 // Col-major keys stay in order, and the four threads of a row exchange their draws.
 //
+// Rows of q and k may be computed from tensors in memory, and d_q and d_k stored after a computation
+// (cuda_attention_computed.h). Then these operands are structs of the generator, not a Matrix.
+//
 // A negative scale negates the rows, so that a hidden score is -inf before and after scaling.
 #pragma once
 
@@ -64,6 +67,7 @@ struct Matrix {
   using I = Index;
   static constexpr Order kOrder = kOwnOrder;
   static constexpr int kColumns = kOwnColumns;
+  static constexpr bool kComputed = false;  // its rows are in memory; cuda_attention_computed.h has others
   E* data;
   I pitch;
 

@@ -237,7 +237,7 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
   if constexpr (S::kStoresDq)
-    store_rows<S, S::kInner>(WarpScratch<S>(last_stage<S>()), d_q, row, S::kQueries, acc, factors);
+    store_gradient<S, S::kInner>(d_q, row, S::kQueries, acc, factors);
 }
 
 }  // namespace mr

@@ -85,7 +85,7 @@ struct SmemTransfer {
 
 // A warp's rows [first, first + 16 kRowTiles), A operands; zeros from `count` on. `load` starts early, `to_fragments`
 // waits for the data.
-template <class S, int kColumns, class M>
+template <class S, int kColumns, class M, bool kComputed = M::kComputed>
 struct PrefetchedRows {
   using Transfer = SmemTransfer<S, kColumns, M::kOrder>;
   static constexpr int kCount = S::kRowTiles * (kColumns / 16);

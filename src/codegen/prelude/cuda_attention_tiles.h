@@ -125,7 +125,7 @@ MR_DEVICE SmemAddress tile_address(SmemAddress tile, int offset, int other) {
 // Copies rows [first, first + kRows) of an operand to smem by cp.async. Rows from `count` on, and columns that it does
 // not have, become zeros and are not read.
 template <class S, int kRows, int kColumns, RowOrder kRowOrder, class M>
-MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
+MR_DEVICE void copy_tile(SmemAddress to, const M& from, int first, int count) {
   using To = SmemTile<S, kRows, kColumns, M::kOrder>;
   constexpr bool kRowMajor = M::kOrder == Order::row_major;
   static_assert(kRowMajor || kRowOrder == RowOrder::in_order);
@@ -159,6 +159,18 @@ MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
                     row < count && M::template has<kColumns>(kRowMajor ? chunk * 8 : line));
     }
   }
+}
+
+// The same for rows that are computed.
+template <class S, int kRows, int kColumns, RowOrder kRowOrder, class M>
+MR_DEVICE void compute_tile(SmemAddress to, const M& from, int first, int count);
+
+template <class S, int kRows, int kColumns, RowOrder kRowOrder, class M>
+MR_DEVICE void fetch_tile(SmemAddress to, const M& from, int first, int count) {
+  if constexpr (M::kComputed)
+    compute_tile<S, kRows, kColumns, kRowOrder>(to, from, first, count);
+  else
+    copy_tile<S, kRows, kColumns, kRowOrder>(to, from, first, count);
 }
 
 // Software pipeline over tiles [first, end) with kStages smem stages: fetch(tile, stage) starts the copies of a tile

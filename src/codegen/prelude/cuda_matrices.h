@@ -115,6 +115,12 @@ MR_DEVICE void load_smem_f32x4(float (&to)[4], SmemAddress from) {
                : "memory");
 }
 
+MR_DEVICE float load_smem_f32(SmemAddress from) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+  return x;
+}
+
 MR_DEVICE u32 load_smem_u16(SmemAddress from) {
   u16 half;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "measure/attention_errors.h"
-#include "measure/gpu/attention_tasks.h"
+#include "measure/gpu/attention_row_tasks.h"
 #include "measure/score_values.h"
 
 namespace millrace {
@@ -13,11 +13,11 @@ namespace {
 
 using oracle::Task;
 
-class GpuHeads : public AttentionTasks {
+class GpuHeads : public AttentionRowTasks {
  public:
   GpuHeads(const OracleContext& context, const Graph& graph, const DrawRules& rules, const Partition& partition,
            GpuReferenceData& data)
-      : AttentionTasks(context, graph, partition, data),
+      : AttentionRowTasks(context, graph, partition, data),
         rules_(rules),
         scale_(factor_of(graph, attention_.scales, data.numbers)),
         type_(graph.tensor(attention_.tensors[Attention::q]).dtype) {}
@@ -75,11 +75,15 @@ class GpuHeads : public AttentionTasks {
           {&d_v_, oracle::kBounded, {key_, value_}}};
       wanted.insert(wanted.end(), more.begin(), more.end());
     }
+    for (const auto& [operand, to] : {std::pair(Attention::q, &q_), std::pair(Attention::k, &k_)}) {
+      if (!attention_.rows[operand].empty()) wanted.push_back({to, oracle::kBounded, {row_index_of(operand), inner_}});
+    }
     for (const Wanted& each : wanted) {
       Result<Placed> made = temporary(each.format, each.indices);
       if (!made) return made.error();
       *each.to = std::move(*made);
     }
+    if (Result<Done> done = make_row_temporaries(); !done) return done;
     if (!attention_.has_score_expression()) return Done{};
     return in_order({[&] { return make_positions(query_); }, [&] { return make_positions(key_); }});
   }
@@ -106,8 +110,11 @@ class GpuHeads : public AttentionTasks {
     Task made = make_flat_task(oracle::kScore, elements_of(graph_, partition_.reads[position]), 1, 1);
     place_values(data_.inputs[position], made.in[0]);
     place_values(data_.inputs[position], made.out[0]);
-    const double product =
-        size_of(rules_[attention_.tensors[Attention::q].at()]) * size_of(rules_[attention_.tensors[Attention::k].at()]);
+    const Result<double> size_of_q = size_of_elements(Attention::q, rules_);
+    const Result<double> size_of_k = size_of_elements(Attention::k, rules_);
+    if (!size_of_q) return size_of_q.error();
+    if (!size_of_k) return size_of_k.error();
+    const double product = *size_of_q * *size_of_k;
     const double slope = slope_of(graph_, attention_.score);
     made.number = std::ldexp(1, power_of_queries(scale_ * slope, attention_.inner, product));
     return context_.oracle.run(StepKind::map, made, context_.memory);
@@ -169,10 +176,15 @@ class GpuHeads : public AttentionTasks {
 
   // Writes what was computed for the chunk to the expected values and tolerances.
   Result<Done> expect(Attention::Operand operand, const Indices& indices, const Placed& computed) const {
+    return expect_columns(operand, indices, computed, 0, 1);
+  }
+  // The same for columns first, first + step, ….
+  Result<Done> expect_columns(Attention::Operand operand, const Indices& indices, const Placed& computed, int64_t first,
+                              int64_t step) const {
     const TensorId tensor = attention_.tensors[operand];
     const ExpectedOnGpu& expected = data_.expected[position_in(partition_.writes, tensor)];
-    const Placed values = at_point(placed(expected.values, walk_of(operand)));
-    const Placed tolerances = at_point(placed(expected.tolerances, walk_of(operand)));
+    const Placed values = columns_at(at_point(placed(expected.values, walk_of(operand))), first, step);
+    const Placed tolerances = columns_at(at_point(placed(expected.tolerances, walk_of(operand))), first, step);
     return task(StepKind::map, oracle::kTolerance, indices, {}, {&computed}, {&values, &tolerances}, [&](Task& made) {
       const StorageError error = storage_error_of(graph_.tensor(tensor).dtype);
       made.scale = 1;
@@ -192,8 +204,8 @@ class GpuHeads : public AttentionTasks {
 
   Result<Done> compute(const std::vector<int64_t>& point) {
     point_ = point;
-    q_ = at_point(input(Attention::q));
-    k_ = at_point(input(Attention::k));
+    if (Result<Done> done = find_rows(Attention::q, q_); !done) return done;
+    if (Result<Done> done = find_rows(Attention::k, k_); !done) return done;
     v_ = at_point(input(Attention::v));
     drawn_mask_ = at_point(mask());
     place_nodes();
@@ -201,6 +213,18 @@ class GpuHeads : public AttentionTasks {
     if (Result<Done> done = find_weights(errors); !done) return done;
     if (Result<Done> done = find_output(errors); !done) return done;
     return attention_.backward ? find_gradients(errors) : Result<Done>(Done{});
+  }
+
+  // Expects the gradient of q or k, or what is stored instead.
+  Result<Done> expect_rows(Attention::Operand operand, const Indices& indices, const Placed& gradient) {
+    if (attention_.rows[operand].empty()) return expect(operand, indices, gradient);
+    for (const RowPiece& piece : attention_.rows[operand].pieces) {
+      const auto store = [&](const Placed& last) {
+        return expect_columns(operand, indices, last, piece.first, piece.step);
+      };
+      if (Result<Done> done = with_piece(operand, piece, &gradient, store); !done) return done;
+    }
+    return Done{};
   }
 
   Result<Done> find_weights(const AttentionErrors& errors) const {
@@ -219,6 +243,7 @@ class GpuHeads : public AttentionTasks {
                        return linear({query_}, score_error_, error.per_magnitude, one_number(0, extents_.size()), 0, 0,
                                      score_error_);
                      },
+                     [&] { return add_operand_errors(q_, largest_k_, scale_, score_error_); },
                      [&] { return find_logits(); },
                      [&] { return fold(oracle::kLargest, {query_}, key_, {&weights_}, largest_); },
                      [&] {
@@ -429,7 +454,7 @@ class GpuHeads : public AttentionTasks {
                           const Placed& right, const Placed& to) -> Result<Done> {
       if (!attention_.has(operand)) return Done{};
       return in_order(
-          {[&] { return contract(indices, over, left, right, to); }, [&] { return expect(operand, indices, to); }});
+          {[&] { return contract(indices, over, left, right, to); }, [&] { return expect_rows(operand, indices, to); }});
     };
     return in_order({[&] {
                        return find(Attention::d_q, {query_, inner_}, {key_}, d_scores_, k_, d_q_);

@@ -54,7 +54,8 @@ class CpuAttentions : public ::testing::Test {
     for (PartitionCandidates& each : made.candidates.partitions) {
       find_configs(made.training.graph, made.candidates.domains, options, each);
       EXPECT_FALSE(each.candidates.empty())
-          << each.partition.name << (each.rejected.empty() ? "" : each.rejected[0].reason);
+          << each.partition.name << ": " << (each.rejected.empty() ? "" : each.rejected[0].reason) << "\n"
+          << text;
     }
     return made;
   }
@@ -206,9 +207,11 @@ TEST_F(CpuAttentions, OfAnySize) {
   const auto one_of = [&](const auto& list) { return list[random_() % std::size(list)]; };
   for (size_t k = 0; k < (kSanitized ? 2 : is_long_run() ? 60 : 3); ++k) {
     AttentionSizes sizes = {one_of(lengths), one_of(lengths), one_of(columns), one_of(columns)};
-    AttentionProgram program = random_() % 2 == 0 ? AttentionProgram() : one_of(family).program;
-    if (program.keys == 5) sizes[1] = sizes[0];
-    take(text_with(program, sizes, one_of(types)), 1);
+    const NamedAttention one = random_() % 2 == 0 ? NamedAttention() : one_of(family);
+    // In a window, more queries than keys would leave some without a key: their softmax is NaN.
+    const bool square = one.program.keys == 5 || one.name.find("window") != std::string::npos;
+    if (square) sizes[1] = sizes[0];
+    take(text_with(one.program, sizes, one_of(types)), 1);
   }
   run();
 }
@@ -224,7 +227,8 @@ TEST_F(CpuAttentions, WithComputedRows) {
 }
 
 TEST_F(CpuAttentions, WithComputedRowsOfAnySize) {
-  const std::vector<int> lengths = {1, 7, 63, 65, 129};
+  // With one query, the elementwise kernels have no index of the queries: such an attention is not recognized.
+  const std::vector<int> lengths = {2, 7, 63, 65, 129};
   const std::vector<int> columns = {4, 8, 12, 20, 40, 64, 72, 96, 128, 256};
   const std::array<const char*, 3> types = {"float32", "bfloat16", "float16"};
   const std::vector<NamedAttention> family = row_family();

@@ -77,11 +77,11 @@ class TrialsOfPrograms {
   size_t kernels_ = 0;
 };
 
-// Candidates of random programs, each of its own type, with nothing left out: MILLRACE_RANDOM_KERNELS=1000 in the
-// environment asks for so many programs, and a long run has a few. Skips the test otherwise.
 // How many candidates of each feature to draw: in a short run half of `count`.
 size_t drawn_of(size_t count);
 
+// Candidates of random programs, each of its own type, with nothing left out: MILLRACE_RANDOM_KERNELS=1000 in the
+// environment asks for so many programs, and a long run has a few. Skips the test otherwise.
 void try_random_programs(const std::vector<std::string>& dtypes, TriedOn device);
 
 }  // namespace millrace

@@ -31,7 +31,7 @@ foreach(suite IN LISTS suites)
   string(REGEX REPLACE "[\n.]" "" suite "${suite}")
   # These call compilers for most of a minute. Started late, they would keep one core busy while the others are idle.
   set(cost 60)
-  if(suite MATCHES "^(CpuKernel|CudaKernel|CudaCompile|AttentionCompile|Passes/AttentionKernel|CpuExecutor|EmulatedTrials|AttentionTrials|CpuAttentions)$")
+  if(suite MATCHES "^(CpuKernel|CudaKernel|CudaCompile|AttentionCompile|Passes/AttentionKernel|CpuExecutor|EmulatedTrials|AttentionTrials|AttentionRowTrials|CpuAttentions)$")
     set(cost 400)
   endif()
   cases_of("${suite}" "${MILLRACE_LONG_CASES}" long)

@@ -1,5 +1,5 @@
 // The gradient of a tensor from the gradient of what an access reads: the transposed access.
-// Tests: tests/autodiff/access_gradient_test.cpp, tests/random/.
+// Tests: tests/autodiff/differentiate_test.cpp, tests/random/.
 //
 // An operator computes the gradient of the elements that the access reads as a compact tensor: one axis per axis of the
 // operand where its indices are the digits of a contiguous run, else one per index. If the run is the whole axis, that

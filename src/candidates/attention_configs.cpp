@@ -118,9 +118,8 @@ class AttentionConfigs : public ConfigGroups {
   }
 
   bool has_wide(const std::vector<AttentionTensor>& terms) const {
-    return std::any_of(terms.begin(), terms.end(), [&](const AttentionTensor& term) {
-      return graph_.tensor(term.tensor).dtype == DType::float64;
-    });
+    return std::any_of(terms.begin(), terms.end(),
+                       [&](const AttentionTensor& term) { return graph_.tensor(term.tensor).dtype == DType::float64; });
   }
 
   // Tensors that rows are computed from, and the statistics of rows, have their written layout; the mask is set later.

@@ -1,5 +1,5 @@
 // What each library requires of a product's strides, types and epilogue. Test:
-// tests/candidates/gemm_conditions_test.cpp
+// tests/candidates/gemm_configs_test.cpp
 #pragma once
 
 #include <vector>

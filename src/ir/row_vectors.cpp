@@ -37,9 +37,8 @@ bool share_sources(const RowPiece& one, const RowPiece& other) {
 
 bool share_sources(const RowExpression& expression, const RowRun& one, const RowRun& other) {
   return std::any_of(one.pieces.begin(), one.pieces.end(), [&](size_t left) {
-    return std::any_of(other.pieces.begin(), other.pieces.end(), [&](size_t right) {
-      return share_sources(expression.pieces[left], expression.pieces[right]);
-    });
+    return std::any_of(other.pieces.begin(), other.pieces.end(),
+                       [&](size_t right) { return share_sources(expression.pieces[left], expression.pieces[right]); });
   });
 }
 

@@ -318,8 +318,7 @@ TEST(AttentionConfigs, ThatCannotComputeRowsHaveTheirReason) {
     EXPECT_TRUE(wgmma) << each.partition.name;
     EXPECT_TRUE(has(each, "computed rows: specialized warps copy tiles and have no registers to compute them"));
   }
-  EXPECT_TRUE(
-      has(wide.back(), "computed rows: in one kernel, the columns of a gradient's row are in several warps"));
+  EXPECT_TRUE(has(wide.back(), "computed rows: in one kernel, the columns of a gradient's row are in several warps"));
   const std::vector<PartitionCandidates> few_values =
       with_computed_rows(text_with(swapped, {128, 128, 64, 8}, "float16"));
   for (const PartitionCandidates& each : few_values) {

@@ -7,8 +7,8 @@
 
 #include "base/long_run.h"
 #include "device/gpu_for_tests.h"
-#include "ir/row_faults.h"
 #include "ir/row_family.h"
+#include "ir/row_faults.h"
 #include "measure/attention_trials.h"
 
 namespace millrace {
@@ -146,17 +146,14 @@ TEST_F(AttentionRowTrials, CompileForEveryArchitecture) {
     take_one(attention, {96, 96, 64, 64}, kTypes[count % 2]);
     for (const PartitionCandidates& each : candidates_.partitions) {
       for (const bool wgmma : {false, true}) {
-        const Candidate& candidate =
-            drawn(each, [&](const AttentionConfig& config) { return config.wgmma == wgmma; });
+        const Candidate& candidate = drawn(each, [&](const AttentionConfig& config) { return config.wgmma == wgmma; });
         const std::vector<Layout> layouts = layouts_of(candidates_.domains, each.partition, candidate);
-        (wgmma ? of_hopper : source) +=
-            with_kernel_name(lower(training_.graph, each.partition, layouts, candidate.config).kernel,
-                             concat("kernel_", count++));
+        (wgmma ? of_hopper : source) += with_kernel_name(
+            lower(training_.graph, each.partition, layouts, candidate.config).kernel, concat("kernel_", count++));
       }
     }
   }
-  for (const auto& [text, architecture] :
-       {std::pair(concat(source, of_hopper), "sm_90"), std::pair(source, "sm_80")}) {
+  for (const auto& [text, architecture] : {std::pair(concat(source, of_hopper), "sm_90"), std::pair(source, "sm_80")}) {
     const Result<std::string> cubin = (*compiler)->compile(concat(gpu_prelude(), text), architecture);
     ASSERT_TRUE(cubin) << to_string(cubin.error());
     EXPECT_FALSE(cubin->empty());

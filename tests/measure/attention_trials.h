@@ -80,8 +80,7 @@ class AttentionTrials : public ScratchTest {
     const size_t count = kSanitized ? 2 : most;
     for (const PartitionCandidates& each : candidates_.partitions) {
       for (size_t k = 0; k < count; ++k)
-        try_one(each.partition,
-                each.candidates[k * (each.candidates.size() - 1) / std::max<size_t>(count - 1, 1)]);
+        try_one(each.partition, each.candidates[k * (each.candidates.size() - 1) / std::max<size_t>(count - 1, 1)]);
     }
   }
 

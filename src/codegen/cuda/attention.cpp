@@ -91,7 +91,8 @@ class AttentionGenerator {
   }
   // Otherwise columns are contiguous. The log-sum-exp has a single column. Computed rows are never in memory.
   bool is_row_major(Operand operand) const {
-    return operand == Operand::log_sums || is_computed(operand) || stride(strides(operand), attention_.axes[operand].column) == 1;
+    return operand == Operand::log_sums || is_computed(operand) ||
+           stride(strides(operand), attention_.axes[operand].column) == 1;
   }
   bool is_computed(Operand operand) const { return !rows_[operand].empty() && !attention_.writes(operand); }
   // Elements from row to row; if col-major, from column to column.
@@ -549,11 +550,13 @@ class AttentionGenerator {
                   concat("const ", row_struct(operand), " ", kNames[operand], "{",
                          attention_.writes(operand) ? concat(matrix(operand), ", ") : "", row_members(operand), "};"));
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
-    line(made_.text, depth, concat("const ", matrix_type(operand, type, "S::I"), " ", kNames[operand], matrix(operand), ";"));
+    line(made_.text, depth,
+         concat("const ", matrix_type(operand, type, "S::I"), " ", kNames[operand], matrix(operand), ";"));
   }
   std::string matrix_type(Operand operand, const std::string& element, const std::string& integer) const {
-    return concat("mr::Matrix<", attention_.writes(operand) ? "" : "const ", element, ", ", integer, ", mr::Order::",
-                  is_row_major(operand) ? "row_major" : "col_major", ", ", attention_.columns(operand), ">");
+    return concat("mr::Matrix<", attention_.writes(operand) ? "" : "const ", element, ", ", integer,
+                  ", mr::Order::", is_row_major(operand) ? "row_major" : "col_major", ", ", attention_.columns(operand),
+                  ">");
   }
   // Its members.
   std::string matrix(Operand operand) const {

@@ -82,10 +82,9 @@ CudaRowFormulas::Source CudaRowFormulas::source_of(const RowNode& node, int64_t 
   made.kind = Source::Kind::strided;
   if (moving_count > 1 || strides[as_index(moving->axis)] != 1 || moving->step < 1 || moving->step > kLongestStep)
     return made;
-  const int64_t extent =
-      made.gradient
-          ? partition_.attention.inner
-          : graph_.extent(graph_.tensor(rows_.terms[node.term].tensor).dims[as_index(moving->axis)]);
+  const int64_t extent = made.gradient
+                             ? partition_.attention.inner
+                             : graph_.extent(graph_.tensor(rows_.terms[node.term].tensor).dims[as_index(moving->axis)]);
   const int64_t rest = moving->first % moving->step;
   if (moving->first - rest + moving->step * count > extent) return made;
   made.kind = Source::Kind::neighbours;
@@ -154,7 +153,8 @@ int64_t CudaRowFormulas::stored_alignment(const RowRun& run, int64_t width) cons
   const int64_t length = width * std::ssize(run.pieces);
   if (!is_stored()) return aligned({2 * run.first, 2 * length});
   const TensorId tensor = partition_.attention.tensors[operand_];
-  const std::vector<int64_t> strides = strides_of(graph_, tensor, layouts_[::millrace::position_of(partition_, operand_)]);
+  const std::vector<int64_t> strides =
+      strides_of(graph_, tensor, layouts_[::millrace::position_of(partition_, operand_)]);
   const AttentionAxes& axes = partition_.attention.axes[operand_];
   std::vector<int64_t> bytes = {2 * run.first, 2 * length, 2 * strides[as_index(axes.row())]};
   for (const int axis : axes.batch) bytes.push_back(axis < 0 ? 0 : 2 * strides[as_index(axis)]);
@@ -173,8 +173,8 @@ std::string CudaRowFormulas::load_text(size_t vectors, size_t number) const {
   const std::string own = source.kind == Source::Kind::one          ? ""
                           : source.kind == Source::Kind::neighbours ? concat(" + I(number) * ", width * source.step)
                                                                     : concat(" + I(number) * ", width, " * ", step);
-  return concat("r", number, ".load(m.t", source.term, ".data, I(row) * m.t", source.term, ".row + m.o", name, own, ", ",
-                step, ");");
+  return concat("r", number, ".load(m.t", source.term, ".data, I(row) * m.t", source.term, ".row + m.o", name, own,
+                ", ", step, ");");
 }
 
 std::string CudaRowFormulas::node_text(const Vectors& vectors, size_t piece, size_t node, const Read& read) const {
@@ -184,9 +184,9 @@ std::string CudaRowFormulas::node_text(const Vectors& vectors, size_t piece, siz
   if (own.kind == NodeKind::apply) return formula_text(own.op, own.value, own.inputs, number);
   const Source& source = vectors.sources[read.source];
   const bool neighbours = source.kind == Source::Kind::neighbours;
-  const std::string at = source.kind == Source::Kind::one         ? "0"
-                         : neighbours && source.step > 1          ? concat("l * ", source.step, " + ", read.phase)
-                                                                  : "l";
+  const std::string at = source.kind == Source::Kind::one ? "0"
+                         : neighbours && source.step > 1  ? concat("l * ", source.step, " + ", read.phase)
+                                                          : "l";
   if (!source.gradient) return concat("r", read.source, ".get(", at, ")");
   if (neighbours) return concat("r", read.source, "[", at, "]");
   return concat("place.at(own, ", source.offset, " + (number * ", vectors.columns.width, " + l) * ", source.step, ")");
@@ -202,8 +202,8 @@ std::string CudaRowFormulas::run_text(const Vectors& vectors, size_t number) con
     const size_t nodes = rows_.pieces[piece].nodes.size();
     text += concat("        MR_UNROLL\n        for (int l = 0; l < ", vectors.columns.width, "; ++l) {\n");
     for (size_t node = 0; node < nodes; ++node)
-      text += concat("          const F v", node, " = ",
-                     node_text(vectors, piece, node, vectors.reads[number][read++]), ";\n");
+      text += concat("          const F v", node, " = ", node_text(vectors, piece, node, vectors.reads[number][read++]),
+                     ";\n");
     text += concat("          x", number, "[l * ", run.pieces.size(), " + ", k, "] = v", nodes - 1, ";\n        }\n");
   }
   return text;
@@ -238,13 +238,13 @@ std::string CudaRowFormulas::vector_text(size_t number, const std::string& name)
     const std::string column = concat(run.first, " + number * ", length);
     values += concat("      float x", k, "[", length, "] = {};\n");
     runs += run_text(vectors, k);
-    stores += is_stored() ? concat("      if (there) mr::store_row<", stored_alignment(run, width), ">(m.to, row, ", column,
-                                   ", x", k, ");\n")
-                          : concat("      place.template store<", stored_alignment(run, width), ">(own, ", column, ", x",
-                                   k, ");\n");
+    stores += is_stored() ? concat("      if (there) mr::store_row<", stored_alignment(run, width), ">(m.to, row, ",
+                                   column, ", x", k, ");\n")
+                          : concat("      place.template store<", stored_alignment(run, width), ">(own, ", column,
+                                   ", x", k, ");\n");
   }
-  return concat("  struct Vector", number, " {\n    static constexpr int kCount = ", vectors.columns.count, ";\n", members,
-                "    MR_DEVICE void load(const ", name, "& m, int row, int number) {\n", loads,
+  return concat("  struct Vector", number, " {\n    static constexpr int kCount = ", vectors.columns.count, ";\n",
+                members, "    MR_DEVICE void load(const ", name, "& m, int row, int number) {\n", loads,
                 "    }\n    template <class Place>\n    MR_DEVICE void finish(const ", name,
                 "& m, const Place& place, int row, int own, int number, bool there) const {\n      using F = float;\n"
                 "      using E = F;\n",
@@ -256,15 +256,15 @@ std::string CudaRowFormulas::definition(const std::string& name, const std::stri
   const std::vector<int64_t> strides = strides_of(graph_, partition_.attention.tensors[operand_],
                                                   layouts_[::millrace::position_of(partition_, operand_)]);
   const char* const rows_first = strides[as_index(axes.column)] == 1 ? "false" : "true";
-  std::string text = concat("struct ", name, " {\n  using I = ", integer_,
-                            ";\n  static constexpr bool kComputed = true;\n"
-                            "  static constexpr mr::Order kOrder = mr::Order::row_major;\n  static constexpr int kColumns = ",
-                            columns_of(rows_), ";\n");
+  std::string text =
+      concat("struct ", name, " {\n  using I = ", integer_,
+             ";\n  static constexpr bool kComputed = true;\n"
+             "  static constexpr mr::Order kOrder = mr::Order::row_major;\n  static constexpr int kColumns = ",
+             columns_of(rows_), ";\n");
   std::string vectors;
   std::string calls;
   if (is_stored()) text += concat("  ", matrix, " to;\n");
-  for (size_t k = 0; k < rows_.terms.size(); ++k)
-    text += concat("  mr::RowTerm<", element_type(k), ", I> t", k, ";\n");
+  for (size_t k = 0; k < rows_.terms.size(); ++k) text += concat("  mr::RowTerm<", element_type(k), ", I> t", k, ";\n");
   for (size_t k = 0; k < vectors_.size(); ++k) {
     for (size_t source = 0; source < vectors_[k].sources.size(); ++source) {
       const Source& own = vectors_[k].sources[source];
@@ -301,8 +301,7 @@ std::string CudaRowFormulas::members(const ScoreFormulas::HeadOffset& offset_of)
       const Source& own = vectors_[k].sources[source];
       if (own.gradient) continue;
       members.push_back(concat("S::I(", integer(offsets_[k][source]), ")"));
-      if (own.kind == Source::Kind::strided)
-        members.push_back(concat("S::I(", integer(offsets_[k][source] + 1), ")"));
+      if (own.kind == Source::Kind::strided) members.push_back(concat("S::I(", integer(offsets_[k][source] + 1), ")"));
     }
   }
   for (size_t piece = 0; piece < rows_.pieces.size(); ++piece) {

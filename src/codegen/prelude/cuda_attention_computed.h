@@ -1,6 +1,6 @@
 // Fused attention: rows of an operand that are not in memory, such as those of a rotary embedding. They are computed
 // on their way to smem, and gradients on their way to memory.
-// Test: tests/codegen/attention_rows_test.cpp
+// Test: tests/measure/attention_rows_trial_test.cpp
 //
 // The generator writes a struct for each such operand, in place of its Matrix. It has a list of Vectors: the columns
 // that a thread computes at a time. A vector of a row has a number below kCount. load(rows, row, number) reads its

@@ -255,8 +255,7 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
   barrier();
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
-  if constexpr (S::kStoresDk)
-    store_gradient<S, S::kInner>(d_k, row, S::kKeys, acc_dk, factors);
+  if constexpr (S::kStoresDk) store_gradient<S, S::kInner>(d_k, row, S::kKeys, acc_dk, factors);
   set_all(factors, query_head(0).mask.scale());
   if constexpr (S::kStoresDv)
     store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);

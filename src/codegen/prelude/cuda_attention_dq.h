@@ -236,8 +236,7 @@ MR_DEVICE void attention_backward_dq(int block, const Q& q, const K& k, const V&
   barrier();
   float factors[S::kRowTiles][2];
   set_all(factors, static_cast<float>(scale));
-  if constexpr (S::kStoresDq)
-    store_gradient<S, S::kInner>(d_q, row, S::kQueries, acc, factors);
+  if constexpr (S::kStoresDq) store_gradient<S, S::kInner>(d_q, row, S::kQueries, acc, factors);
 }
 
 }  // namespace mr

@@ -42,15 +42,15 @@ Result<Done> AttentionRowTasks::make_row_temporaries() {
   };
   const bool q = computes(Attention::q);
   const bool k = computes(Attention::k);
-  return in_order(
-      {[&] { return make_nodes(query_); }, [&] { return make_nodes(key_); },
-       [&] {
-         return make(q, q_error_, {query_, inner_});
-       },
-       [&] {
-         return make(k, k_error_, {key_, inner_});
-       },
-       [&] { return make(k, largest_k_error_, {inner_}); }, [&] { return make(q || k, score_error_, {query_}); }});
+  return in_order({[&] { return make_nodes(query_); }, [&] { return make_nodes(key_); },
+                   [&] {
+                     return make(q, q_error_, {query_, inner_});
+                   },
+                   [&] {
+                     return make(k, k_error_, {key_, inner_});
+                   },
+                   [&] { return make(k, largest_k_error_, {inner_}); },
+                   [&] { return make(q || k, score_error_, {query_}); }});
 }
 
 // As many as the longest piece has nodes, for the columns of the longest one.

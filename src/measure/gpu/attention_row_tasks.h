@@ -23,8 +23,8 @@ class AttentionRowTasks : public AttentionTasks {
   // Columns first, first + step, … of an operand in memory, along the inner index.
   Placed columns_at(const Placed& operand, int64_t first, int64_t step) const;
   Result<Done> make_row_temporaries();
-  // Sets an operand to q or k at this point: as drawn; or computed, with the errors of kernels that compute its rows and
-  // may round them to the operand's type. Then `to` is a temporary.
+  // Sets an operand to q or k at this point: as drawn; or computed, with the errors of kernels that compute its rows
+  // and may round them to the operand's type. Then `to` is a temporary.
   Result<Done> find_rows(Attention::Operand operand, Placed& to);
   // Adds to the errors of the scores those of q and k: for the product of a query and any key, the error of one times
   // the size of the other, and both errors. `largest_k`: by column.

@@ -453,8 +453,8 @@ class GpuHeads : public AttentionRowTasks {
     const auto find = [&](Attention::Operand operand, const Indices& indices, const Indices& over, const Placed& left,
                           const Placed& right, const Placed& to) -> Result<Done> {
       if (!attention_.has(operand)) return Done{};
-      return in_order(
-          {[&] { return contract(indices, over, left, right, to); }, [&] { return expect_rows(operand, indices, to); }});
+      return in_order({[&] { return contract(indices, over, left, right, to); },
+                       [&] { return expect_rows(operand, indices, to); }});
     };
     return in_order({[&] {
                        return find(Attention::d_q, {query_, inner_}, {key_}, d_scores_, k_, d_q_);

@@ -12,7 +12,7 @@ using millrace::concat;
 using millrace::Error;
 using millrace::ErrorKind;
 
-// The command that was given last, such as list of `db list`.
+// The command that was given last: `list` of `db list`.
 const CLI::App& innermost(const CLI::App& app) {
   const std::vector<CLI::App*> given = app.get_subcommands();
   return given.empty() ? app : innermost(*given.back());

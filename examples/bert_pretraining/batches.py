@@ -52,7 +52,8 @@ class Batches:
                 "positions": positions, "labels": labels, "is_next": [int(is_next)]}
 
     def _pair(self, draw: random.Random) -> tuple[list[int], list[int], bool]:
-        """Sentences, and those that follow or some of another document; together as long as the sequence."""
+        """Sentences, and those that follow them or some of another document; together they are as long as the
+        sequence."""
         space = self._length - 3
         document = draw.choice(self._documents)
         middle = draw.randrange(1, len(document)) if len(document) > 1 else len(document)

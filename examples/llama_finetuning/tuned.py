@@ -37,8 +37,8 @@ class Tuned(nn.Module):
 
     def forward(self, ids: Tensor, labels: Tensor, places: Tensor | None = None,
                 conversations: Tensor | None = None) -> Tensor:
-        """All arguments are [batch, length]. `places`: of tokens in their conversation; `conversations`: the number of
-        each token's conversation, which sees no other; without it a sequence is one."""
+        """All arguments are [batch, length]. `places`: of tokens in their conversation; the number of each token's
+        conversation, which sees no other one; without it, each sequence is one conversation."""
         keep = None
         if conversations is not None:
             keep = (conversations[:, :, None] == conversations[:, None]).tril()[:, None]

@@ -31,7 +31,8 @@ bool uses_indices_once(const Access& operand) {
   return std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; });
 }
 
-// How many positions the indices of an axis count as digits, from zero on; 0 if they are not digits.
+// If the indices of an axis are the digits of a number: how many values the number takes, counted from zero. Otherwise
+// 0.
 int64_t digits_of(const Graph& graph, const Operator& op, const Position& axis) {
   int64_t next = 1;
   for (const IndexTerm& term : sorted_terms(axis)) {
@@ -42,7 +43,7 @@ int64_t digits_of(const Graph& graph, const Operator& op, const Position& axis) 
   return next;
 }
 
-// One axis of an operand while its gradient is computed: axes of the current tensor, from `first` on, one per term.
+// One axis of an operand while its gradient is computed: the current tensor has one axis per term, from `first` on.
 class Placer {
  public:
   Placer(BackwardBuilder& builder, TensorId compact, const GradientNames& names)
@@ -146,8 +147,8 @@ class Placer {
   const GradientNames& names_;
 };
 
-// The index that a window is moved along: only this axis of the operand and one axis of the gradient run along it. The
-// one of the largest extent, if there are several.
+// The index that a window is moved along: only this axis of the operand and one axis of the gradient run along it. If
+// there are several, it is the one with the largest extent.
 std::optional<IndexTerm> center_of(const Graph& graph, const Operator& op, size_t input, size_t axis, const Access& g) {
   std::optional<IndexTerm> best;
   for (const IndexTerm& term : op.inputs[input].axes[axis].terms) {

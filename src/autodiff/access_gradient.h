@@ -47,7 +47,7 @@ Contribution place(BackwardBuilder& builder, const Operator& op, const Access& o
 std::vector<TensorId> join_parts(BackwardBuilder& builder, TensorId like, const std::vector<Contribution>& parts,
                                  const GradientNames& names);
 
-// A join restricted to the region of one of its inputs: there it copies it.
+// A join restricted to the region of one of its inputs, which it copies there.
 struct JoinPart {
   Operator op;
   Access operand;

@@ -29,8 +29,8 @@ class BackwardBuilder {
 
   static Operator over(OperatorKind kind, const std::vector<DimId>& space);
 
-  // Adds an operator with one output; its tensor has one axis per position. A plain position has its index's dimension,
-  // one without terms extent one, any other the merged extent of its indices.
+  // Adds an operator with one output; its tensor has one axis per position. The axis of a plain position has the
+  // dimension of its index. Without terms, an axis has extent one. Any other has the merged extent of its indices.
   TensorId emit(Operator op, const std::string& name, const std::string& output, DType dtype,
                 const std::vector<Position>& axes);
   // The same with given dimensions.

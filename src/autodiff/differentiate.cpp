@@ -256,8 +256,8 @@ class Differentiator {
     }
   }
 
-  // The gradient of a maximum or minimum of two. At a tie, each of two tensors gets half; with a number, the tensor
-  // gets none, as a ReLU's operand does.
+  // The gradient of a maximum or minimum of two. If two tensors are equal, each gets half. If a tensor equals a number,
+  // it gets nothing, as a ReLU's operand does.
   void larger_or_smaller_gradient(const Operator& op, const Access& g) {
     if (is_number(op.inputs[0]) || is_number(op.inputs[1])) {
       const size_t input = is_number(op.inputs[0]) ? 1 : 0;
@@ -286,9 +286,9 @@ class Differentiator {
     return along_space(op, OperatorKind::less, {op.inputs[smaller], op.inputs[1 - smaller]}, input);
   }
 
-  // The tensor from which a ReLU's gradient learns where its output was positive. If only a dropout reads the ReLU,
-  // that is the dropout's output: they differ only where the mask is zero, and there the gradient is zero too. The
-  // dropout's output is kept for the next product's gradient anyway, so the ReLU's output need not be kept.
+  // The tensor that tells a ReLU's gradient where its output was positive. If only a dropout reads the ReLU, that is
+  // the dropout's output: they differ only where the mask is zero, and there the gradient is zero too. The dropout's
+  // output is kept for the next product's gradient anyway, so the ReLU's output need not be kept.
   Access sign_of(const Operator& op) const {
     const TensorId y = op.outputs[0].tensor;
     const std::vector<OperatorId>& readers = forward_readers_[y.at()];

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// What kernels in blocks of threads depend on.
+// The properties of a GPU that kernels in blocks of threads depend on.
 struct GpuTarget {
   int multiprocessors = 132;
   int64_t shared_bytes = 232'448;  // that a block may use
@@ -20,7 +20,7 @@ struct GemmEpilogues {
   bool of_results = false;  // adds biases, and applies ReLU, and GELU by tanh to halves
   bool exact_gelu = false;  // and GELU by erf
   bool gradients = false;   // writes a GELU's input, multiplies by its gradient, and sums gradients of biases
-  // Whether they cost so little that fusion leaves adding a bias and applying an activation to them.
+  // Whether they cost so little that fusion leaves biases and activations to them.
   bool replace_kernels = false;
 };
 
@@ -34,7 +34,7 @@ struct Target {
   std::optional<GpuTarget> gpu;  // kernels run in blocks of threads; none: in loops of CPU threads
 };
 
-// The capabilities of a CPU; those of epilogues if oneDNN is installed.
+// The capabilities of a CPU. It has the epilogues only if oneDNN is installed.
 inline Target cpu_target() {
   Target target;
   target.gemm_epilogues = {.of_results = true, .exact_gelu = true};

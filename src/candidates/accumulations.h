@@ -11,12 +11,13 @@ namespace millrace {
 
 struct AddingProduct {
   OperatorId contraction;
-  OperatorId addition;  // of its result and `added`
+  OperatorId addition;  // adds `added` to its result
   TensorId added;
 };
 
 // Finds them among the epilogues that add a whole tensor. Returns one list per sum, in order of execution. A partial
-// sum that something else reads too ends its list. If the results of two products are added, the later product does it.
+// sum that something else reads too ends its list. If the results of two products are added to each other, the later
+// product does it.
 std::vector<std::vector<AddingProduct>> find_accumulations(const Graph& graph, const std::vector<Epilogue>& epilogues);
 
 // The sum of the results of several contractions, by additions of the program.

@@ -69,9 +69,9 @@ int threads_of_block(const AttentionConfig& config) {
   return kWarpThreads * (config.warps + (config.specialized ? kProducerWarps : 0));
 }
 
-// Besides the stages: the block's own rows, if these are not in registers; if it owns all keys, these, the gradients of
-// a tile, and two floats for every query instead of those in stages; the mbarriers of a specialized kernel.
-// codegen/prelude/cuda_attention.h lays memory out like this, and checks it.
+// Shared memory also holds the block's own rows, unless they are in registers. A block that owns all keys has these,
+// the gradients of a tile, and two floats for every query instead of those in stages. A specialized kernel has
+// mbarriers too. codegen/prelude/cuda_attention.h lays memory out like this, and checks it.
 int64_t attention_shared_bytes(const Attention& attention, const AttentionConfig& config) {
   constexpr int64_t kMbarrier = 8;
   const int64_t inner = padded_columns(attention.inner);

@@ -1,6 +1,5 @@
-// The candidates of a partition, the most promising first. They come in groups (configs.h), of which only those are
-// made that could be among the candidates asked for; nothing lists them all. Test:
-// tests/candidates/candidate_source_test.cpp
+// The candidates of a partition, the most promising first. They come in groups (configs.h). A group is made only if it
+// could have one of the candidates asked for; nothing lists them all. Test: tests/candidates/candidate_source_test.cpp
 #pragma once
 
 #include <map>

@@ -45,7 +45,7 @@ class Collector {
   double share_of_new() const { return lookups_ > 0 ? static_cast<double>(seen_.size()) / lookups_ : 1; }
   void count() { into_.configurations += 1; }
   void reject(std::string_view reason, double count = 1);
-  // Drops what need not be kept. More may be added after.
+  // Drops what need not be kept. More may be added afterwards.
   void finish() { shrink(); }
 
  private:

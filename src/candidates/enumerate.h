@@ -50,8 +50,8 @@ std::vector<Candidate> configs_under(const Graph& graph, const std::vector<Tenso
                                      const EnumerateOptions& options, const Partition& partition,
                                      const std::vector<int>& layouts);
 
-// Whether it is one of the partition's candidates (of a conversion partition: one of its tensor's conversions), on a
-// device that has the library and the threads that it names.
+// Whether it is one of the partition's candidates, on a device that has the library and the threads that it names. The
+// candidates of a conversion partition are the conversions of its tensor.
 bool is_candidate(const Graph& graph, const std::vector<TensorDomain>& domains, const Partition& partition,
                   Candidate candidate);
 

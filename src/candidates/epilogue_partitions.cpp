@@ -70,8 +70,8 @@ class EpilogueFinder {
     if (partition.writes.size() != product->tensors[2].size() + more) return reject(kResultNeeded);
     if (builder_.is_in_cycle(partition)) return reject(kCycle);
     if (!builder_.leaves_kernels(absorbed)) return reject(kRestIsNoKernel);
-    // An epilogue that saves nothing if the kernel is whole may save something after another product's epilogue took a
-    // part of it.
+    // An epilogue that saves nothing while a kernel is whole may save something after another product's epilogue has
+    // absorbed a part of that kernel.
     const bool alone = builder_.words_saved({partition}, absorbed) > 0;
     if (!alone && builder_.words_saved({partition}, absorbed, set_.absorbable()) <= 0) return reject(kSavesNothing);
     const Activation activation = product->activation;

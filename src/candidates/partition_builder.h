@@ -40,7 +40,7 @@ class PartitionBuilder {
   void find_movement(Partition& partition) const;
 
   std::vector<std::string> names_of(const std::vector<OperatorId>& operators) const;
-  // "a + b with c, d".
+  // Whether an operator outside the partition depends on it, and the partition depends on that operator.
   std::string name_with_absorbed(const std::vector<OperatorId>& contractions,
                                  const std::vector<OperatorId>& absorbed) const;
 

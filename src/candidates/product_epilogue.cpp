@@ -15,8 +15,8 @@ bool has(const std::vector<TensorId>& tensors, TensorId tensor) {
   return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
 }
 
-// The vector's axes along each index of the product, if axis `k` of the matrix runs with the vector's axes
-// `matching[k]`.
+// The vector's axes along each index of the product. `matching[k]`: the vector's axes that correspond to axis k of the
+// matrix.
 std::vector<std::vector<ProductAxis>> vector_axes(const Product& product, size_t operand,
                                                   const std::vector<std::vector<ProductAxis>>& matching) {
   std::vector<std::vector<ProductAxis>> axes;
@@ -170,7 +170,7 @@ std::optional<Rejection> take_bias_gradients(const Graph& graph, const std::vect
         return Rejection{"it sums over other indices than the product"};
     }
     if (!is_plain(graph, sum, matrix)) return Rejection{"it sums a part of the matrix, or an axis as several indices"};
-    // The axes of the sum that run with each axis of the matrix.
+    // For each axis of the matrix, the corresponding axes of the sum.
     const std::vector<std::vector<ProductAxis>> kept = axes_by_index(sum, sum.outputs[0]);
     std::vector<std::vector<ProductAxis>> matching(matrix.axes.size());
     for (size_t axis = 0; axis < matrix.axes.size(); ++axis) {

@@ -1,6 +1,7 @@
 // Epilogues of a product: it adds a tensor or biases, applies an activation or its gradient, or sums an operand for the
-// gradient of a bias. Each function changes `product` to include the operators; if they are something else, it returns
-// why, and `product` must not be used. `able`: what the library computes. Test: tests/candidates/epilogues_test.cpp
+// gradient of a bias. Each function changes `product` to include the operators. If they do not fit, it returns the
+// reason, and `product` must not be used any more. `able`: what the library computes. Test:
+// tests/candidates/epilogues_test.cpp
 #pragma once
 
 #include <optional>

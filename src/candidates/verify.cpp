@@ -219,8 +219,8 @@ class Check {
     });
   }
 
-  // A tensor from another choice point is written by all of that one's alternatives; one from the same, by the same
-  // alternative.
+  // A tensor from another choice point is written by all alternatives of that choice point; a tensor from the same one,
+  // by the same alternative.
   Complaint reads() {
     for (size_t k = 0; k < c_.choice_points.size(); ++k) {
       for (const std::vector<int>& alternative : c_.choice_points[k].alternatives) {

@@ -16,7 +16,7 @@ namespace millrace::codegen {
 
 // The C++ type of stored elements.
 std::string storage_name(DType dtype);
-// Replaces a token of a recipe wherever it is.
+// Replaces a token of a recipe wherever it occurs.
 void replace_all(std::string& text, const std::string& token, const std::string& by);
 
 struct NestInput {

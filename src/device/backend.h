@@ -52,8 +52,8 @@ class Backend {
 
   // Whether kernels can be compiled, and why not. Finds the compiler on the first call.
   virtual Result<Done> can_compile() const = 0;
-  // The compiler of kernels that run on the host; of the other kernels. Both fail unless can_compile(), and for a
-  // backend of the other kind.
+  // The compiler of kernels that run on the host, and that of all other kernels. Each fails for a backend of the other
+  // kind, and unless can_compile().
   virtual Result<Compiler> host_compiler() const;
   virtual Result<std::shared_ptr<GpuCompiler>> gpu_compiler() const;
 
@@ -70,7 +70,7 @@ class Backend {
   const BackendKind* kind_;
 };
 
-// All that can be named. The first is the host's CPU.
+// All backends that --device can name. The first is the host's CPU.
 const std::vector<BackendKind>& backends();
 const BackendKind& host_backend();
 

@@ -64,7 +64,7 @@ struct GemmCall {
   int64_t v_m = 0;
   int64_t v_n = 0;
   int64_t v_elements = 0;
-  // Applied to the result after the bias: by oneDNN no gradient, by cuBLASLt no exact GELU.
+  // Applied to the result after the bias. oneDNN computes no gradients here, cuBLASLt no exact GELU.
   Activation activation = Activation::none;
   bool has_auxiliary = false;  // cuBLASLt only: its matrix, which has the layout of C and does not overlap it
   // cuBLASLt only. A call has at most one loop, which does not sum.

@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-// For each tensor, the fewest rows that an operator selects from by its values as they are; zero if none does.
+// For each tensor whose values select rows unchanged, the fewest rows that an operator selects from; zero for any other
+// tensor.
 std::vector<int64_t> selected_rows(const Graph& graph) {
   std::vector<int64_t> rows(graph.tensors.size(), 0);
   for (const Operator& op : graph.operators) {

@@ -29,7 +29,8 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Whether the storage type has no finite number for the expected value, and the stored value is what it has instead.
+// Whether the expected value is beyond the finite numbers of the storage type, and the stored value is what the type
+// has instead.
 bool is_same_non_finite(DType dtype, double wanted, double found) {
   const double stored = rounded_to(dtype, wanted);
   return std::isnan(stored) ? std::isnan(found) : std::isinf(stored) && found == stored;

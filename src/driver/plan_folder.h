@@ -38,7 +38,7 @@ Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches,
 Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,
                         const std::string& folder);
 
-// Writes folder/plan.json again, of a plan whose kernels are there.
+// Writes folder/plan.json again, for a plan whose kernels are in the folder already.
 Result<Done> rewrite_plan(const StepPlan& plan, const std::string& folder);
 
 // A file named *.json, or a folder with a plan.json.

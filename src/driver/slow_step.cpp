@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMentioned = 1e-6;     // share of denormals
 constexpr double kNoticeable = 0.25;    // cores
-constexpr double kLaunchSeconds = 0.5;  // to time the launches, in all
+constexpr double kLaunchSeconds = 0.5;  // for timing all launches together
 
 Result<Done> find_launch(PlanSession& session, const StepPlan& plan, SlowStep& found) {
   std::vector<size_t> all(plan.launches.size());

@@ -10,10 +10,11 @@ namespace {
 
 constexpr size_t kWarmUpSteps = 2;  // the second call records a GPU's work as a graph
 constexpr size_t kMostStepSamples = 2'000;
-constexpr int64_t kTurn = 4;             // samples of a plan before the next plan's turn
-constexpr double kShortStep = 5e-3;      // seconds; several of them are timed together on a GPU
-constexpr int kRepeats = 8;              // of short steps
-constexpr double kFirstSecondsOver = 4;  // a first step loads libraries and touches memory: its time over a later one's
+constexpr int64_t kTurn = 4;         // samples of a plan before the next plan's turn
+constexpr double kShortStep = 5e-3;  // seconds; several of them are timed together on a GPU
+constexpr int kRepeats = 8;          // of short steps
+constexpr double kFirstSecondsOver =
+    4;  // a first step loads libraries and touches memory: its time, in multiples of a later one's
 
 // The samples of one session.
 struct Sampled {
@@ -35,8 +36,8 @@ Result<Done> sample(Sampled& sampled) {
   return Done{};
 }
 
-// One turn of each; false if there is no time for it. Short steps have several samples a turn, of which the first finds
-// the other plan's data in the cache.
+// One turn of each; false if there is no time for it. Short steps have several samples per turn; the first of them
+// finds the other plan's data in the cache.
 Result<bool> take_turns(std::vector<Sampled>& all, const Deadline& end) {
   for (Sampled& each : all) {
     const bool is_warm = each.samples.size() > kWarmUpSteps;

@@ -21,7 +21,7 @@ struct IdleGappedSteps {
 
 // A GPU's clock after steps.
 struct GpuClock {
-  std::optional<double> relative;              // to its highest: median
+  std::optional<double> relative;              // relative to its highest: median
   std::optional<IdleGappedSteps> idle_gapped;  // if that is throttled
 };
 // Reads it after steps that were just timed. Idle-gapped steps take most of another second.

@@ -1,5 +1,5 @@
-// A program whose warnings are collected, besides going where its own go; each once, however often it is read. Test:
-// tests/python/cli_test.py
+// A program whose warnings are collected, each once, however often the program is read. They also go where its own
+// warnings go. Test: tests/python/cli_test.py
 #pragma once
 
 #include <algorithm>

@@ -411,7 +411,7 @@ std::optional<TensorId> Builder::converted(TensorId tensor, DType dtype, SourceL
 Value Builder::copy(const Term& term, const std::vector<int>& out, const std::map<int, DimId>& dims,
                     SourceLocation location) {
   std::vector<Term> terms = {term};
-  if (repeats_a_label(term) && !is_plain(graph, term.view)) {  // a diagonal is one of whole axes
+  if (repeats_a_label(term) && !is_plain(graph, term.view)) {  // a diagonal is taken of whole axes
     std::vector<DimId> whole_dims;
     for (size_t axis = 0; axis < term.view.axes.size(); ++axis) whole_dims.push_back(dim_of(term.view, axis));
     const std::optional<TensorId> copied = add_copy(term.view, term.view.axes, whole_dims, location);

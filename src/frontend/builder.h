@@ -40,8 +40,9 @@ class Builder {
   DimId dim_of(const View& view, size_t axis);
   std::string shape(const View& view) const;
 
-  // Names for new parts of a view: of an extent that the program's text contains, of a slice or an extension of a
-  // dimension, and of a digit of a split one. Sizes of the module give their names, if only one has that extent.
+  // Names the dimensions of new parts of a view: a part whose extent the program's text contains, a slice or an
+  // extension of a dimension, and a digit of a split one. Sizes of the module give their names, if only one has that
+  // extent.
   void add_size(const std::string& name, int64_t extent) { sizes_[extent].push_back(name); }
   std::optional<DimId> size_dim(int64_t extent, const View& view);
   DimId dim_like(DimId old, int64_t extent, const View& view);

@@ -28,7 +28,7 @@ bool keeps_integers(OperatorKind kind) {
   }
 }
 
-// The largest number that a type holds; infinite for integers and booleans, which are not computed with.
+// The largest number that a type holds; infinite for integers and booleans, with which programs do not compute.
 double largest_of(DType dtype) {
   switch (dtype) {
     case DType::float16: return 65504;

@@ -29,7 +29,7 @@ class Diagnostics {
   void report(SourceLocation location, std::string_view message, std::string_view remedy = {});
   // For an option, which has no location in the text.
   void report(std::string_view message, std::string_view remedy);
-  // What the author should know; the program is read nevertheless.
+  // A warning for the author; the program is read nevertheless.
   void warn(SourceLocation location, std::string_view message, std::string_view remedy);
   const std::vector<Diagnostic>& warnings() const { return warnings_; }
 

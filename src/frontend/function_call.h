@@ -29,7 +29,7 @@ struct FunctionCall {
   std::optional<double> number(size_t parameter, double fallback) const;
   std::optional<int64_t> integer(size_t parameter, int64_t fallback) const;
 
-  // The axes of a reduction: one number or several; the default, and None, is all.
+  // The axes of a reduction: one number or several; the default, and None, mean all.
   std::optional<std::vector<bool>> axes(size_t parameter, size_t rank) const;
 
   // The axes of a softmax or normalization: one number or several; the default is the last.

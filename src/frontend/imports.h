@@ -16,7 +16,8 @@ void resolve_imports(Module& module);
 // Whether the prefix of a call names a module whose functions are not NumPy's: torch of torch.exp.
 bool is_foreign_module(std::string_view prefix);
 
-// Whether a call with a prefix of NumPy is another function than NumPy's of that name: np.random.exp, np.add.reduce.
+// Whether a call with a prefix of NumPy means a different function from NumPy's function of that name, as np.random.exp
+// and np.add.reduce do.
 bool is_in_submodule(const Expression& call);
 
 }  // namespace millrace

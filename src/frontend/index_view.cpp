@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// As Python clips a bound: counted from the end if negative, then between `least` and `most`.
+// Clips a bound as Python does: a negative one counts from the end, and the result is limited to `least` and `most`.
 int64_t clipped(std::optional<int64_t> bound, int64_t missing, int64_t extent, int64_t least, int64_t most) {
   if (!bound) return missing;
   return std::clamp(*bound < 0 ? std::max(*bound, -extent - 1) + extent : *bound, least, most);

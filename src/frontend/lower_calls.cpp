@@ -268,7 +268,7 @@ Value Lowerer::unknown_function(const Expression& call) {
   std::vector<std::string> candidates = named_functions();
   for (std::string& name : shape_functions()) candidates.push_back(std::move(name));
   const std::string all = join(candidates, ", ");
-  // Short names of functions are near one another and mean different things: sin is no misspelt min.
+  // Short names of functions are near one another and mean different things: sin is not a misspelt min.
   constexpr size_t kShortName = 4;
   std::erase_if(candidates, [](const std::string& name) { return name.size() <= kShortName; });
   for (const auto& [name, known] : functions_) candidates.push_back(name);

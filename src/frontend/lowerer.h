@@ -124,7 +124,7 @@ class Lowerer {
   std::vector<std::pair<const Expression*, Value>> results_;  // of the entry function
   size_t lowered_ = 0;
   bool too_long_ = false;
-  bool lost_branch_ = false;  // a branch has an error in its condition, and with it perhaps a return
+  bool lost_branch_ = false;  // a branch whose condition has an error may contain a return
 };
 
 }  // namespace millrace

@@ -111,7 +111,8 @@ Value call_log_softmax(const FunctionCall& call, OperatorKind) {
   return call.map(OperatorKind::subtract, {Value::of(*view), divisor});
 }
 
-// One operator with both weights; otherwise one with the numbers 1 and 0, and a map for the weight that there is.
+// If both weights are given, one operator with both. Otherwise one with the numbers 1 and 0, and a map for the weight
+// that is given.
 Value call_layernorm(const FunctionCall& call, OperatorKind kind) {
   const std::optional<NormArguments> norm = norm_arguments(call, 1);
   if (!norm) return Value::broken();

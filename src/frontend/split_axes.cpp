@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostChunks = 16;  // of a join; with more, an index for them does not pay
+constexpr int64_t kMostChunks = 16;  // of a join; with more, an index for them does not pay off
 constexpr int kMostRounds = 4;       // new indices may suggest new points
 
 // A position as q · unit + r with 0 <= r < unit.
@@ -274,7 +274,7 @@ class AxisSplitter {
     }
   }
 
-  // This axis of a map, the map's index along it, and the same of the maps that it reads.
+  // This axis of a map, the map's index along it, and the same for the maps that it reads.
   void add_joined(TensorId tensor, size_t axis) {
     const OperatorId maker = producers_[tensor.at()];
     if (axis_nodes_[tensor.at()] == kFixed || !maker.valid()) return;
@@ -427,10 +427,10 @@ class AxisSplitter {
   std::vector<int> axis_nodes_;   // of each tensor: the node of its first axis, or kFixed if its shape is the caller's
   std::vector<int> index_nodes_;  // of each operator: the node of its first index
   std::vector<int> parents_;
-  std::map<int, std::map<int64_t, int>> suggested_;                          // points of a node, and how often
-  std::map<int, std::map<int64_t, int>> sliced_;                             // the same, by slices
-  std::set<int> read_whole_;                                                 // axes of tensors
-  std::map<int, std::map<int64_t, int>> wanted_;                             // points of a class
+  std::map<int, std::map<int64_t, int>> suggested_;  // points of a node, and how often each was suggested
+  std::map<int, std::map<int64_t, int>> sliced_;     // the same, suggested by slices
+  std::set<int> read_whole_;                         // axes of tensors
+  std::map<int, std::map<int64_t, int>> wanted_;     // points of a class
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> names_;        // of a node's digits, by unit and extent
   std::map<int, std::map<std::pair<int64_t, int64_t>, DimId>> digit_names_;  // of a class
   std::map<std::pair<std::string, int64_t>, DimId> dims_;

@@ -145,7 +145,7 @@ Statement StatementParser::assignment(std::string_view remedy) {
     if (broken()) break;
     if (at_symbol(":") && result.targets.empty() && left.kind == ExpressionKind::name) {
       advance();
-      expression();  // a local's annotation says nothing that its value does not
+      expression();  // a local's annotation adds nothing to its value
       if (!broken() && !at_symbol("=")) expect_symbol("=", "write `name: type = value`");
       if (broken()) break;
     }

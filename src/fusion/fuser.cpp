@@ -37,7 +37,8 @@ void rename(std::vector<std::set<size_t>>& edges, std::vector<std::set<size_t>>&
   }
 }
 
-// Whether visit_near visits this reader when it visits the operator that writes the tensor, so before all readers.
+// Whether visit_near visits this reader when it visits the operator that writes the tensor, which comes before all
+// readers.
 bool is_near_producer(const std::vector<OperatorId>& readers, OperatorId reader) {
   return readers.size() <= kMany || !(readers[kNear] < reader);
 }

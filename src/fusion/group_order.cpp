@@ -38,7 +38,8 @@ void GroupOrder::merge(size_t a, size_t b) {
   const size_t first = position_[a] < position_[b] ? a : b;
   const size_t last = first == a ? b : a;
   mark_between(first, last);
-  // The groups between that do not depend on `first` move before the merged group, the others after it.
+  // Of the groups between the two, those that do not depend on `first` move before the merged group, and the others
+  // after it.
   const size_t begin = position_[first];
   const size_t end = position_[last];
   std::vector<size_t> before;

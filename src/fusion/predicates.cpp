@@ -177,8 +177,8 @@ class PredicateChooser {
     return (points + kBooleansPerWord - 1) / kBooleansPerWord;
   }
 
-  // Predicates that compare the same tensors, such as a < b and b < a. Only if all are saved, a tensor need not be
-  // read.
+  // Predicates that compare the same tensors, such as a < b and b < a. A tensor need not be read only if all of them
+  // are saved.
   std::vector<std::vector<size_t>> of_the_same_tensors(const std::set<size_t>& except) const {
     std::vector<std::vector<size_t>> found;
     std::map<std::set<TensorId>, size_t> numbers;
@@ -380,7 +380,7 @@ Recomputed save_predicates(const TrainingGraph& training, bool epilogues) {
 }
 
 Recomputed save_predicates(const TrainingGraph& training, const FusedGraph& fused, Recomputed without, bool epilogues) {
-  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
+  constexpr int kRounds = 4;  // each fuses again; one attempt suffices if kernels fuse as expected
   TrainingGraph with_zero = training;
   const std::vector<Predicate> predicates = find_predicates(with_zero.graph);
   std::set<size_t> except;

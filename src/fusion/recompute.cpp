@@ -282,7 +282,7 @@ std::set<TensorId> auxiliaries_of(const Graph& graph, const FusedGraph& fused) {
 Recomputed recompute(const TrainingGraph& training) { return recompute(training, fuse(training), false); }
 
 Recomputed recompute(const TrainingGraph& training, FusedGraph fused, bool epilogues) {
-  constexpr int kRounds = 4;  // each fuses again; one suffices if kernels fuse as expected
+  constexpr int kRounds = 4;  // each fuses again; one attempt suffices if kernels fuse as expected
   std::set<TensorId> except;
   if (epilogues) except = auxiliaries_of(training.graph, fused);
   for (int round = 0; round < kRounds; ++round) {

@@ -189,8 +189,8 @@ void collect_sum(const Neighbourhood& near, OperatorId add, Sum& sum) {
   }
 }
 
-// For each operator, whether it is the last addition of a sum that can be stacked. Does not collect the sums, of which
-// a long one contains many.
+// For each operator, whether it is the last addition of a sum that can be stacked. Does not collect the sums, because a
+// long sum contains many.
 std::vector<bool> stackable_sums(const Neighbourhood& near) {
   struct Terms {
     size_t contractions = 0;

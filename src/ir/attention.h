@@ -20,7 +20,7 @@ struct AttentionPattern {
   std::vector<OperatorId> repeated;  // forward operators that others need too: positions
   OperatorId softmax;
   KeyWindow window;              // the keys that a query sees
-  ScoreExpression score;         // f, without the masks that the window says
+  ScoreExpression score;         // f, without the masks that `window` describes
   ScoreExpression gradients;     // f and its gradients
   std::vector<TensorId> scales;  // of the scores
   AttentionTensor q, k, v, o;

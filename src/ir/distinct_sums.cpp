@@ -39,7 +39,7 @@ int64_t count_each(const Progressions& all, int64_t unit) {
   sums[0] = true;
   for (const Progression& one : all) {
     const auto step = static_cast<size_t>(one.stride / unit);
-    std::vector<int64_t> steps_since(sums.size(), one.points);  // steps from a sum that does without this progression
+    std::vector<int64_t> steps_since(sums.size(), one.points);  // steps from a sum that does not use this progression
     for (size_t at = 0; at < sums.size(); ++at) {
       if (sums[at])
         steps_since[at] = 0;

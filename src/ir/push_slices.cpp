@@ -116,7 +116,7 @@ class SlicePusher {
                                    [](const Position& axis) { return axis.is_index(); });
     if (!whole || std::any_of(op.inputs.begin(), op.inputs.end(), takes_diagonal)) return 0;
     switch (op.kind) {
-      case OperatorKind::dropout:  // these know their own position
+      case OperatorKind::dropout:  // these operators depend on their position
       case OperatorKind::join:
       case OperatorKind::index:
       case OperatorKind::causal_mask:

@@ -10,14 +10,14 @@
 
 namespace millrace {
 
-// Neighbouring columns, from `first` on: one of each of these pieces in turn.
+// Neighbouring columns, from `first` on, which come from these pieces in turn.
 struct RowRun {
   int64_t first = 0;
   std::vector<size_t> pieces;
 };
 
-// Vector number n has the numbers width · n + l of some pieces, l < width. Pieces that read the same elements share
-// vectors, such as the halves of a rotary embedding.
+// Vector n has the columns with the numbers width · n to width · n + width - 1 of some pieces. Pieces that read the
+// same elements share vectors, such as the halves of a rotary embedding.
 struct RowVectors {
   int64_t width = 1;
   int64_t count = 0;

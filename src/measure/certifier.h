@@ -22,7 +22,7 @@ class Certifier {
         settings_(settings),
         bounds_(knowledge.graph, knowledge.candidates.domains, settings.ceilings, settings.trial, settings.threads) {}
 
-  // Called again and again: from time to time, gives up the candidates without room for a faster step.
+  // Called again and again: from time to time, gives up the candidates that cannot be part of a faster step.
   void look(const Deadline& end);
   // Called when nothing is left to try: marks what a faster step could use as wanted. False if there is nothing, or no
   // time to find it.

@@ -35,7 +35,7 @@ constexpr double kPromisingBaselineWorth = 1e32;  // the first of a partition in
 constexpr double kFirstBaselineWorth = 1e24;      // the first of another partition
 constexpr double kBaselineWorth = 1e16;
 constexpr double kWantedWorth = 1e8;
-constexpr int kMostHangs = 2;  // trials of a class without an end, before the class is given up
+constexpr int kMostHangs = 2;  // trials of a class that did not end, before the class is given up
 // Batches compiled while one is measured, since each waits for its slowest kernel. An exhaustive run tries everything
 // anyway, so it can compile further ahead without worse choices.
 constexpr size_t kBatchesAhead = 8, kBatchesAheadOfAll = 64;

@@ -25,7 +25,7 @@ struct RowInputs {
   std::function<RowNumber(int64_t row, int64_t column)> gradient;
 };
 
-// Of a term whose values are these, row-major; `head`: the offset of the head.
+// The same for a term whose values are given, row-major; `head`: the offset of the head.
 RowElements row_elements(const Graph& graph, const AttentionTensor& term, const std::vector<RowPosition>& positions,
                          const std::vector<double>& values, int64_t head);
 

@@ -19,7 +19,8 @@ bool is_number(const Tensor& tensor) {
   return tensor.role == TensorRole::scalar || tensor.role == TensorRole::constant;
 }
 
-// What the partition computes itself is rounded: whether it equals something may depend on the order of its operations.
+// Values that the partition computes itself are rounded: whether they equal something may depend on the order of its
+// operations.
 bool are_given(const Graph& graph, const Partition& partition, const Operator& op) {
   return std::all_of(op.inputs.begin(), op.inputs.begin() + 2, [&](const Access& input) {
     return is_read(partition, input.tensor) || is_number(graph.tensor(input.tensor));

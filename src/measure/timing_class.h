@@ -1,4 +1,4 @@
-// Timing classes: candidates of a partition that should take equally long on a GPU. They are not tried to find out.
+// Timing classes: candidates of a partition that should take equally long on a GPU. Whether they do is not measured.
 // Test: tests/measure/timing_class_test.cpp
 #pragma once
 

@@ -14,8 +14,8 @@ namespace millrace {
 // optimistic; the rest is for layouts that only the other alternative allows.
 inline constexpr double kClearlySlower = 1.5;
 
-// The classes all of whose partitions are in such alternatives, at their estimates where they are not measured, unless
-// a selection wants one of their trials.
+// The classes that only such alternatives use, at their estimates where they are not measured, without classes of which
+// a selection wants a trial.
 std::vector<size_t> unpromising_classes(const Candidates& candidates, const PartitionClasses& classes);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Tries next what a selection wants.
+// Chooses as next trials what a selection wants.
 //
 // The fastest candidates of two partitions may need different layouts. So from time to time this makes a selection in
 // which every untried candidate and conversion is as fast as expected, and marks what that selection uses as wanted.
@@ -41,8 +41,8 @@ class WantedTrials {
 
   // Starts a selection if it is time for one, and takes the result of a finished one.
   void want(const Deadline& end);
-  // Called when only candidates are left that another one of their timing class represents: whether a selection uses
-  // one of them.
+  // Called when the only candidates left are represented by another one of their timing class. Returns whether a
+  // selection uses one of them.
   bool want_last();
 
  private:

@@ -19,7 +19,7 @@ std::string last_words(const Ending& ending) {
   return last.empty() ? "" : concat(": ", last);
 }
 
-// Whether the kernel killed it when memory ran out, or a person or program did.
+// Whether it was killed: by the kernel when memory ran out, or by a person or program.
 bool is_from_outside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }

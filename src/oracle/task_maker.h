@@ -15,7 +15,7 @@ struct Walk {
   int64_t first = 0;
 };
 
-// Row-major along these indices, of `extents.size()` ones.
+// Row-major along these indices, out of `extents.size()` indices.
 Walk row_major(const std::vector<int64_t>& extents, const std::vector<size_t>& indices);
 
 // The number of points of these indices.

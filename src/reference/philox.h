@@ -49,7 +49,7 @@ inline std::array<uint32_t, 4> mask_words(uint64_t seed, uint32_t step, uint32_t
                     philox_key(seed), kMaskRounds);
 }
 
-// Whether a draw of a mask keeps its element, the one at this place of the eight of a block.
+// Whether a mask keeps an element. `place`: which of its block's eight elements it is.
 inline bool keeps(const std::array<uint32_t, 4>& words, uint64_t place, double threshold) {
   const uint32_t word = words[place / 2];
   return (place % 2 == 0 ? word & 0xffff : word >> 16) >= threshold;
@@ -78,7 +78,7 @@ inline std::array<uint32_t, 4> drawn_words(uint64_t seed, uint32_t tensor, uint6
                     philox_key(seed));
 }
 
-// The draw at this place of the two of a block.
+// One of the two draws of a block. `place`: 0 or 1.
 inline double uniform_at(const std::array<uint32_t, 4>& words, uint64_t place) {
   const uint64_t bits = (uint64_t{words[2 * place]} << 21) | (words[2 * place + 1] >> 11);
   return static_cast<double>(bits) * 0x1p-52 - 1.0;

@@ -105,7 +105,7 @@ def written_whole(file: Path, content: dict) -> None:
 
 
 def folder_in_memory() -> str | None:
-    """Where no disk need be waited for; nothing if programs may not be executed there."""
+    """A folder in memory, so that no disk is waited for; nothing if programs may not be executed there."""
     folder = "/dev/shm"
     usable = os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC
     return folder if usable else None

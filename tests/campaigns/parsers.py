@@ -3,8 +3,8 @@
 A fuzzer (tests/fuzz/) gives an input to a parser, and what was accepted is verified or must survive being written.
 libFuzzer changes accepted and refused inputs at random positions, and keeps those that run new code. All bytes that the
 parser got are counted; those of the corpus are given once in each slice, so slices should take minutes. Slices of short
-inputs, which are parsed to the end most often, alternate with slices of long ones, in which the parser meets what was
-changed after much that is right.
+inputs, most of which are parsed to the end, alternate with slices of long ones, in which a change comes after much
+valid input.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Random programs: one is checked as tests/random/check.h says.
+"""Random programs, each of which is checked as tests/random/check.h says.
 
 Its gradients agree with forward-mode derivatives and finite differences, and its fused groups, with and without
 recomputation and saved predicates, agree with the unfused graph row by row. One in 16 is a full program, the others

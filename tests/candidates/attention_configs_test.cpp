@@ -141,7 +141,7 @@ TEST(AttentionConfigs, UnsupportedShapesAreRejected) {
   EXPECT_EQ(reason(kSmall, "float32"), "an attention in float32: tensor cores take float16 and bfloat16");
 }
 
-// If a warp's keys are a word of bits, and it visits all keys.
+// Masks may be stored as bits if a warp's keys are a word of bits, and it visits all keys.
 TEST(AttentionConfigs, MasksMayBeStoredAsBits) {
   const auto storages = [](const std::string& model, const std::vector<std::string>& sizes) {
     std::set<std::string> found;
@@ -162,7 +162,8 @@ TEST(AttentionConfigs, MasksMayBeStoredAsBits) {
   EXPECT_EQ(storages("gpt2_block_unpacked", {"tiny", "P=16", "J=32"}), (Storages{"bits", "regenerated"})) << "causal";
 }
 
-// With lines of 64 elements, on GPUs that have wgmma; if scores are masked, only with rows in shared memory.
+// wgmma is offered with lines of 64 elements, on GPUs that have it; if scores are masked, only with rows in shared
+// memory.
 TEST(AttentionConfigs, Wgmma) {
   using Kinds = std::set<std::string>;
   const auto kinds = [](const std::string& model, const std::vector<std::string>& sizes, bool has_them) {
@@ -224,7 +225,7 @@ TEST(AttentionConfigs, Specialized) {
             (Texts{"12 64 3", "8 64 2", "8 64 3", "8 64 3 split 2", "8 64 3 split 4", "8 64 4"}));
 }
 
-// If a block owns all keys, and less than twice as many rows.
+// Backward can be one kernel if a block owns all keys, and less than twice as many rows.
 TEST(AttentionConfigs, BackwardInOneKernel) {
   const auto rows_of_whole = [](const std::string& keys) {
     EnumerateOptions options = without_libraries();

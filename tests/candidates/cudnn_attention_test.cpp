@@ -164,7 +164,7 @@ TEST_F(CudnnCandidates, BatchesAndHeadsInAnyOrder) {
   EXPECT_TRUE(found.contains("3 2/2; 768 384 16 1; 1280 640 16 1"));  // [h, b, ...]: heads are the inner index
 }
 
-// q [b, h, g, j, p] on k [b, h, k, p]: two indices of q's heads are one where they are adjacent.
+// cuDNN is rejected even if only gradients go on to another operator, which reads nothing else.
 TEST_F(CudnnCandidates, GroupedHeadsAreMergedWhereAdjacent) {
   AttentionProgram program = in_any_layout();
   program.q = "bhgjp";

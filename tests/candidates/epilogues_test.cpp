@@ -92,7 +92,7 @@ def f(x: bfloat16[8, 16], w: bfloat16[16, 24], b: bfloat16[24], m: bfloat16[8, 2
     return y, z, t, s
 )";
 
-// OneDNN's are biases and functions of results; what a backward pass needs besides is computed by kernels.
+// oneDNN's epilogues are biases and functions of results; whatever else backward needs is computed by kernels.
 TEST(EpiloguePartitions, OfACpuAreBiasesAndFunctionsByOneDnn) {
   std::set<std::string> names;
   for (const PartitionCandidates& entry : on_cpu(kFourFunctions).partitions) {

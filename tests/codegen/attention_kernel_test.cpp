@@ -86,7 +86,7 @@ class AttentionResults {
 
   const std::vector<std::vector<double>>& results() const { return results_; }
 
-  // For each operand that is written: the distance from other values.
+  // The distance of each written operand from the expected values.
   std::vector<double> distances_from(const AttentionReference& expected) const {
     std::vector<double> found;
     const std::vector<Attention::Operand> written = AttentionReference::written(backward_);

@@ -242,7 +242,7 @@ class AttentionReference {
     return total;
   }
 
-  // Scores of a query, and an error bound of each, with that of the exponent's own size.
+  // Scores of a query, with an error bound of each score, and of the exponent by its own size.
   struct Scores {
     std::vector<double> values;
     double error = 0;

@@ -138,7 +138,7 @@ TEST_F(WrongKernelTest, AWriteOutsideOfTheOutputsIsDetected) {
   }
 }
 
-// The last bit of an input: its own results stay within the tolerance.
+// Changes the last bit of an input: the results stay within the tolerance.
 TEST_F(WrongKernelTest, AChangedInputIsDetected) {
   take(OperatorKind::relu);
   for (size_t input = 0; input < partition_.reads.size(); ++input) {

@@ -223,7 +223,7 @@ TEST(CpuExecutor, TensorsThatAreNotContiguousAreRefused) {
     const std::string text = to_string(bound.error());
     EXPECT_NE(text.find("'wk' does not directly follow 'wq'"), std::string::npos) << text;
     EXPECT_NE(text.find("pass slices of one array, in this order"), std::string::npos) << text;
-    // Also in the wrong order, and with a gap.
+    // Tensors in the wrong order, or with a gap, are refused as well.
     const int64_t bytes = 4 * 8 * static_cast<int64_t>(sizeof(float));
     const auto put = [&](int64_t q, int64_t k, int64_t v) {
       for (const auto& [position, offset] : {std::pair(1, q), {2, k}, {3, v}})

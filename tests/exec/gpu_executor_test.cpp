@@ -219,7 +219,7 @@ TEST_F(EmulatedExecutor, EveryStepDrawsItsOwnMasksAlsoWhenItIsReplayed) {
   expect_done(executor.bind(tensors.pointers(), 9, 101));
   expect_done(executor.step());
   expect_step(made, given, {9, 101}, tensors);
-  // A binding to what the device holds already changes nothing; one to another seed does.
+  // Binding what the device already holds changes nothing; binding another seed does.
   expect_done(executor.bind(tensors.pointers(), 9, 102));
   expect_done(executor.step());
   expect_step(made, given, {9, 102}, tensors);
@@ -327,7 +327,7 @@ TEST_F(EmulatedExecutor, SeedAndStepMayBeTheCallers) {
     expect_done(executor.step());
     expect_step(made, given, {77, step}, tensors);
   }
-  // Then the executor's own again.
+  // Then again in the executor's own memory.
   for (const uint32_t step : {1U, 2U, 3U}) {
     expect_done(executor.bind(tensors.pointers(), 5, step));
     expect_done(executor.step());

@@ -54,7 +54,7 @@ std::string recomputed(std::string_view program) {
   return recomputed(training);
 }
 
-// At their default sizes. The softmax's input, a product's result of the same size, is saved instead.
+// Models at their default sizes. The softmax's input, a product's result of the same size, is saved instead.
 TEST(Recompute, OfModels) {
   EXPECT_EQ(recomputed(training_of_model("bert_encoder")),
             "weights softmax again in softmax-dropout_dx-softmax_dx\n"

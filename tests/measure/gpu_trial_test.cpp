@@ -250,7 +250,7 @@ TEST_F(EmulatedTrials, GelusAreMeasured) {
     for (const PartitionCandidates& each : candidates_.partitions) {
       const Product& product = each.partition.product;
       if (!product.auxiliary.valid()) continue;
-      // Under a sanitizer a large product takes half a minute: none of the batch, which is twice as many.
+      // Under a sanitizer a large product takes half a minute, so the batch, which is twice as many, is left out.
       if (program == large && training_.graph.tensor(product.auxiliary).dims.size() > 2) continue;
       tried.insert(each.partition.name);
       EXPECT_EQ(is_large(each.partition), program == large) << each.partition.name;
@@ -291,7 +291,7 @@ TEST_F(EmulatedTrials, AdditionsAreMeasured) {
                                      : training_.graph.tensor(product.added).dims.size() > 2 ? "batch"
                                                                                              : "plain")
                              .second;
-      // Under a sanitizer a large product takes half a minute: one of them.
+      // Under a sanitizer a large product takes half a minute, so only one is tried.
       if (program == large && (!fresh || (kSanitized && tried.size() > 1))) continue;
       EXPECT_EQ(is_large(each.partition), program == large) << each.partition.name;
       const size_t most = program == large ? 1 : 4;
@@ -331,7 +331,7 @@ TEST_F(EmulatedTrials, LargeProductsAreComparedWithTheOracle) {
   setenv("MILLRACE_EMULATED_WRONG", "3", 1);
   Result<GpuTrials> all = trials();
   ASSERT_TRUE(all) << to_string(all.error());
-  // Also the very first: there is no peer.
+  // This holds for the very first candidate too, which has no peer.
   for (const auto& [algorithm, wanted] :
        {std::pair(emulated::kFastAlgorithm, "wrong"), {emulated::kHeuristicAlgorithm, "measured"}}) {
     const auto [partition, candidate] = product(algorithm);
@@ -343,7 +343,8 @@ TEST_F(EmulatedTrials, LargeProductsAreComparedWithTheOracle) {
   }
 }
 
-// Where the oracle does not fit into the GPU's memory: first this, then a peer.
+// Where the oracle does not fit into the GPU's memory, the first product is checked by elements that are computed one
+// by one, and all others are compared with it.
 TEST_F(EmulatedTrials, LargeProductsAreComparedWithAPeer) {
   setenv("MILLRACE_EMULATED_MEMORY", std::to_string((256 << 10) + 6'000'000).c_str(), 1);
   take(kLarge);
@@ -407,7 +408,7 @@ TEST_F(EmulatedTrials, KernelsThatMisuseTheirMemoryAreDetected) {
   }
 }
 
-// Also with more ranges than one launch takes.
+// This holds with more ranges than one launch takes, too.
 TEST_F(EmulatedTrials, TheFirstChangedByteOutsideOfRangesIsFound) {
   take(kMutated);
   const Result<GpuChecker> checker = GpuChecker::make(*gpu_, *compiler_);
@@ -445,7 +446,7 @@ TEST_F(EmulatedTrials, ALostGpuIsAnErrorAndNotAnOutcome) {
   EXPECT_FALSE(run(*all, *same, other)) << "nothing works after that";
 }
 
-// Wherever memory runs out: for the reference data, for the candidate's tensors, for its workspace.
+// Memory may run out anywhere: for the reference data, for the candidate's tensors, for its workspace.
 TEST_F(EmulatedTrials, OutOfMemoryIsAnOutcomeAndTheWorkerContinues) {
   std::map<std::string, int> seen;
   for (int64_t bytes = 257 << 10; bytes < 350 << 10; bytes += 4 << 10) {

@@ -99,7 +99,7 @@ TEST_F(PartitionClassesTest, AMeasurementChangesTheExpectationOfAll) {
   EXPECT_TRUE(trial.known);
   EXPECT_EQ(each.best, 3 * estimate);
   EXPECT_DOUBLE_EQ(classes_->expectation(each).seconds(trial.kind, estimate), 3 * estimate);
-  // Another partition's candidates of this family, too, until they have measurements of their own.
+  // Another partition's candidates of this family follow, too, until they have measurements of their own.
   for (const PartitionClass& other : classes_->all()) {
     for (const Trial& one : other.trials) {
       if (one.kind.family != trial.kind.family || &other == &each) continue;
@@ -431,8 +431,8 @@ TEST_F(AttentionClasses, WgmmaAndSpecializedWarpsHaveBaselinesOfTheirOwn) {
   }
 }
 
-// Once an alternative is measured, partitions that only clearly slower alternatives use are unpromising. Deferred, they
-// are not tried and have no baselines left, until a selection wants one of their trials, or all deferrals end.
+// Once an alternative is measured, partitions that only clearly slower alternatives use are unpromising. Deferred
+// classes are not tried and have no baselines left, until a selection wants one of their trials, or all deferrals end.
 TEST_F(AttentionClasses, ClearlySlowerAlternativesAreUnpromising) {
   EXPECT_TRUE(unpromising_classes(candidates_, *classes_).empty()) << "nothing is measured";
   const auto note_attentions = [&](double seconds) {

@@ -134,7 +134,7 @@ TEST_F(KernelTrials, ASlowCandidateRunsTwice) {
   EXPECT_GE(row.seconds, 3e-3);
 }
 
-// Also if tensors come from memory: one of several copies of the tensors is checked.
+// The same if tensors come from memory: one of several copies of the tensors is checked.
 TEST_F(KernelTrials, ASlowCandidateRunsTwiceFromMemory) {
   const MeasurementRow row = outcome_of(transpose_slowly, {.cold = true, .cache_bytes = 1000, .best_seconds = 1e-3});
   EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;

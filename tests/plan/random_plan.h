@@ -41,7 +41,7 @@ struct PlanChoice {
   std::vector<GemmLibrary> libraries;  // of a CPU; none: OpenBLAS and BLIS, those that are there
   size_t most = 200;                   // candidates of a partition to choose from
   Gpu* gpu = nullptr;                  // not null: a plan for it
-  // For the beginning of a partition's name: the end of the candidates to choose from.
+  // How the text of the candidates to choose from must end, by the beginning of a partition's name.
   std::map<std::string, std::string> candidates;
 };
 

@@ -258,7 +258,7 @@ class AlgorithmTest(GpuTest):
         for row in self.rows_by_algorithm(ALIGNED):
             self.assertEqual(row["outcome"], "failed")
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
-        # Nor in the next run, in which it would be correct: known candidates are not tried again.
+        # The next run, in which it would be correct, does not select it either: known candidates are not tried again.
         self.optimize("product.py", "--budget", "0s")
         self.assertNotIn(f" algorithm {FAST}.", (self.folder / "product.plan" / "plan.json").read_text())
 

@@ -393,7 +393,7 @@ class OutputTest(OptimizeTest):
             (self.folder / "target").unlink()
 
     def test_a_closed_stream_does_not_become_a_file(self) -> None:
-        """Or messages would be written into a result or the database."""
+        """Otherwise messages would be written into a result or the database."""
         (self.folder / "large.py").write_text(TINY.replace("N = 64", "N = 100_000"))
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)

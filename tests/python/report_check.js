@@ -68,8 +68,8 @@ window.reportCheck = ((expected) => {
     }
   };
 
-  // No line of the page's text overlaps another, wherever they belong. The graph clips what leaves its frame: it is
-  // checked at its natural size below.
+  // No two lines of the page's text overlap, whichever elements they belong to. The graph clips what leaves its frame:
+  // it is checked at its natural size below.
   const checkLines = () => {
     const lines = [];
     const range = document.createRange();
@@ -144,7 +144,7 @@ window.reportCheck = ((expected) => {
   const checkMarks = (svg) => {
     const under = ground(svg.parentElement);
     const shapes = [...svg.querySelectorAll("rect, circle, polygon, path, line")];
-    const seen = new Map();  // by look: most marks look like another
+    const seen = new Map();  // by look: most marks look like some other mark
     for (const shape of shapes) {
       const means = shape.closest("[data-tip]") || svg.closest(".legend");
       if (!means || shape.classList.contains("grid")) continue;

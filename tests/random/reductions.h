@@ -10,7 +10,7 @@ namespace millrace::random_programs {
 // np.sum, mean, max or min over some axes or all, with and without keepdims.
 Value reduced(Body& body, const Value& value);
 
-// Softmax along an axis, or along some axis.
+// Softmax along a given axis, or along any.
 Value softmax_along(Body& body, const Value& value, size_t axis);
 Value softmax_somewhere(Body& body, const Value& value);
 

@@ -20,7 +20,7 @@ import millrace.torch
 from millrace.torch import linear_cross_entropy, operator, regions
 from support import TorchTest
 
-OPTIONS = {"choose": "plan"}  # no comparison with Inductor, which takes its compiler's time
+OPTIONS = {"choose": "plan"}  # no comparison with Inductor, whose compiler takes long
 
 
 class Block(nn.Module):

@@ -51,7 +51,7 @@ class Model(nn.Module):
 
 
 class ImportedTest(TorchTest):
-    """Chooses plans always: comparisons take the time of Inductor's compiler."""
+    """Always chooses plans, because a comparison would take as long as Inductor's compiler."""
 
     def setUp(self):
         super().setUp()
@@ -69,7 +69,7 @@ class ImportedTest(TorchTest):
         self.x = torch.randn(2, 3, 8)
 
     def plans(self) -> list[str]:
-        """Of the regions that were called, each of which must have one."""
+        """The plans of the regions that were called; each must have one."""
         self.assertEqual([graph.whole for graph in self.graphs], [None] * len(self.graphs))
         choices = [region.choice for graph in self.graphs for region in graph.regions]
         self.assertTrue(all(choice is not None and choice.plan for choice in choices), choices)

@@ -16,7 +16,7 @@ import millrace.torch
 from support import TorchTest
 
 SHAPES = 300
-SETTLED = 100  # shapes after which nothing grows any more
+SETTLED = 100  # after this many shapes, nothing grows any more
 PAGE = os.sysconf("SC_PAGESIZE")
 MOST_GROWTH = 16 << 20  # bytes
 

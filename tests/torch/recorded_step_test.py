@@ -71,7 +71,7 @@ class RecordedStepTest(TorchTest):
         return step
 
     def check(self, given, *, make_optimizer=fused, make_schedule=lambda optimizer: None, tolerance=1e-5, **options):
-        """As the loop: a learning rate is a float32 in a graph."""
+        """A recorded step is compared with a loop. The tolerance is for learning rates, which are float32 in a graph."""
         torch.manual_seed(0)
         theirs = Model()
         ours = copy.deepcopy(theirs)

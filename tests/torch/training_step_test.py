@@ -122,7 +122,7 @@ class TrainingStepTest(TorchTest):
                    make_optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
 
     def test_resume(self):
-        """Two steps, a checkpoint, and two more in new objects: as four steps."""
+        """Two steps, a checkpoint, and two more steps in new objects give the same as four steps."""
         given = batches(4)
         torch.manual_seed(0)
         whole = Model()
@@ -164,7 +164,7 @@ class TrainingStepTest(TorchTest):
         self.assertEqual(millrace.torch.TrainingStep(own, adamw(own))(x, labels=labels).item(), expected)
 
     def test_working_weights(self):
-        """As master weights written by hand: backward in bfloat16, the optimizer in float32."""
+        """The same as master weights written by hand: backward in bfloat16, the optimizer in float32."""
         torch.manual_seed(0)
         model = Model().eval()
         masters = copy.deepcopy(model)

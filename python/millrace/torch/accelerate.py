@@ -19,7 +19,7 @@ _Kinds = dict[type, type]
 class Accelerated(NamedTuple):
     """What accelerate did, by name of the layer."""
 
-    replaced: dict[str, str]  # the class that it is now
+    replaced: dict[str, str]  # the class that it has now
     left: dict[str, str]  # layers that could not be replaced, with the reason
     falls_back: dict[str, str]  # replaced layers that run PyTorch's own code as they are now, with the reason
     others: dict[str, int]  # classes of all other modules with parameters, and how many there are
@@ -62,7 +62,7 @@ def accelerate(model: nn.Module) -> Accelerated:
 
 
 def _replaced(name: str, module: nn.Module, kinds: _Kinds, report: Accelerated) -> bool:
-    """Whether the module is, or is now, one of Millrace's layers."""
+    """Whether the module is one of Millrace's layers, originally or by replacement."""
     own = type(module) if type(module) in kinds.values() else kinds.get(type(module))
     if own is not None:
         module.__class__ = own

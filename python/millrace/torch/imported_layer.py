@@ -34,7 +34,7 @@ class _Imported:
 
     def forward(self, *arguments, **named):
         own = super().forward
-        if not operator.is_plain():  # as inside of another torch.compile, which sees the layer's own code
+        if not operator.is_plain():  # as inside another torch.compile, which sees the layer's own code
             return own(*arguments, **named)
         mode = own.__func__, self.training, torch.is_grad_enabled()
         why = _failed.get(mode)

@@ -38,7 +38,7 @@ def make_functional(node: fx.Node) -> None:
 
 
 def _require_fresh(node: fx.Node, changed: fx.Node) -> None:
-    """Nothing may show the tensor that a node changes by another name."""
+    """No other name may refer to the tensor that a node changes."""
     if changed.op != "call_function" or _is_alias(changed):
         raise NotCaptured(f"{node.target} changes an input or a view in place")
     aliases = [changed]

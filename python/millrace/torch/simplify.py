@@ -43,8 +43,8 @@ def simplify(module: fx.GraphModule) -> None:
 
 
 def _remove_modes(graph: fx.Graph) -> None:
-    """Removes the nodes that switch grad mode and autocast. What is computed without gradients gets detached
-    operands."""
+    """Removes the nodes that switch grad mode and autocast. Detaches the operands of everything that is computed
+    without gradients."""
     enabled = True
     for node in list(graph.nodes):
         if node.target is torch._C._set_grad_enabled:

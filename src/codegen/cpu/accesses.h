@@ -53,7 +53,8 @@ class VectorAccesses {
   // `made`: takes the values and subsequences that the accesses need.
   VectorAccesses(const VectorNest& nest, Scratch& scratch, KernelText& made);
 
-  // `guards`: where it may be read. `needed`: a condition, the same in all lanes, without which it is zero.
+  // `guards`: where it may be read. `needed`: a condition, the same in all lanes; where it does not hold, the value is
+  // zero.
   std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, VectorStatements& to,
                      const std::string& needed = "");
   std::string drawn_mask(int member, VectorStatements& to);

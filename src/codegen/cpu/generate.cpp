@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kBlock = 16;  // extent of a block of an index: a cache line of float
 const char* const kAlwaysInline = "__attribute__((always_inline))";
 
-// A reduction across rows: every thread has a partial result along the indices that it keeps.
+// A reduction across rows: every thread has a partial result for each point of the indices that the reduction keeps.
 struct ThreadPartial {
   int member = 0;
   int number = 0;

@@ -18,7 +18,8 @@ class Accesses {
   Accesses(const ThreadMapping& map, KernelStatements& kernel) : map_(map), kernel_(kernel) {}
 
   // Text of a tensor's element; the first use in a segment adds the load.
-  // `guards`: where it may be read. `needed`: a condition, the same in all lanes, without which nothing uses it.
+  // `guards`: where it may be read. `needed`: a condition, the same in all lanes; where it does not hold, nothing uses
+  // the value.
   std::string loaded(int port, const Positions& positions, const std::vector<Guard>& guards, SegmentStatements& to,
                      const std::string& needed = "");
 

@@ -23,7 +23,7 @@ class ScoreFormulas {
 
   // Adds the numbers and strides that kernels take.
   void add_values(std::vector<KernelValue>& values);
-  // The definition of MILLRACE_KERNEL_score.
+  // The alignment of 8 neighbouring keys, in bytes; 0 if they are not next to each other, or not aligned.
   std::string definition() const;
   // Of 8 neighbouring keys, in bytes; 0 if they are not next to each other, or not aligned. `strides`: of its axes.
   int64_t alignment(const AttentionTensor& term, const std::vector<int64_t>& strides) const;

@@ -1,5 +1,5 @@
-// Fused attention on the CPU: backward. A thread owns a group of heads, or some of its keys, and for one tile of keys
-// after the other visits all queries. It computes five products. Every sum has a fixed order. Test:
+// Fused attention on the CPU: backward. A thread owns a group of heads, or some of the group's keys. For each tile of
+// keys in turn, it visits all queries. It computes five products. Every sum has a fixed order. Test:
 // tests/codegen/cpu_attention_test.cpp
 #pragma once
 
@@ -20,7 +20,7 @@ struct BackwardHead {
   float scale;
 };
 
-// Some queries of a head, packed: also the sums over their weights and the gradients of these, which are d_o · o.
+// Some queries of a head, packed, and for each the sum of its weights times their gradients, which is d_o · o.
 template <class S>
 struct PackedQueries {
   float* q;         // [query][inner]
@@ -187,8 +187,8 @@ void add_gradients(const BackwardMemory<S>& memory, const Head& head, const Scor
                                       kInnerPacked<S>, tile.keys);
 }
 
-// The gradients of a group of heads for some of its keys: tiles from `begin` to `end`. That of the queries stays in
-// memory.
+// The gradients of a group of heads for some of its keys: tiles from `begin` to `end`. The gradient of the queries
+// stays in memory.
 template <class S, class HeadOf>
 void backward_of_keys(const BackwardMemory<S>& memory, const HeadOf& head_of, i64 group, i64 begin, i64 end) {
   clear(memory.d_q, S::kHeads * kQueriesPacked<S> * kInnerPacked<S>);

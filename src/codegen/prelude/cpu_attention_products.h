@@ -61,7 +61,7 @@ template <Left kLeft, Result kResult>
 __attribute__((noinline)) void multiply(float* c, i64 c_row, const float* a, i64 a_line, const float* b, i64 b_line,
                                         i64 rows, i64 columns, i64 depth) {
   for (i64 left = columns / kLanes<float>; left > 0;) {
-    // Five vectors are three and two: a single one would wait for its own sums.
+    // Five vectors are split into three and two: a single one would wait for its own sums.
     const i64 some = kMostVectors == 1 ? 1 : left == 5 ? 3 : least(left, kMostVectors);
     if constexpr (kMostVectors == 1) {
       multiply_columns<1, kLeft, kResult>(c, c_row, a, a_line, b, b_line, rows, depth);

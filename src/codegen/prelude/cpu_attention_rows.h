@@ -15,7 +15,7 @@ MR_INLINE VecF row_lanes(const float* from, i64 step, i64 i, i64 lanes) {
   return from_lanes(values);
 }
 
-// A tensor that rows are computed from, of one head: elements between rows, 0 if all rows have the same.
+// One head of a tensor that rows are computed from: elements between rows, 0 if all rows have the same.
 template <class T>
 struct RowTerm {
   const T* data;

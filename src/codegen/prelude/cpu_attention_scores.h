@@ -13,7 +13,7 @@ struct PlainScore {
   MR_INLINE VecF d_score(VecF, VecF g, i64, i64, i64) const { return g; }
 };
 
-// A tensor that a formula reads, of one head: elements between queries, and between keys; 0 without such an axis.
+// One head of a tensor that a formula reads: elements between queries, and between keys; 0 without such an axis.
 template <class T>
 struct ScoreTerm {
   const T* data;

@@ -377,7 +377,7 @@ template <class F>
 MR_INLINE i64 position_of_id(i64 extent, F id) {
   return id > F(0) ? (id < F(extent) ? i64(id) : extent - 1) : 0;
 }
-// The same of ids that are equal in all lanes.
+// The same for ids that are equal in all lanes.
 template <class V>
 MR_INLINE i64 selected_position(i64 extent, V ids) {
   using F = typename Traits<V>::F;
@@ -455,7 +455,7 @@ template <class V, class C>
 MR_INLINE V boolean(C condition) {
   return select(condition, splat<V>(1), splat<V>(0));
 }
-// The maximum. Of equal values the first; NaN if either is NaN.
+// The maximum. The first of two equal values; NaN if either is NaN.
 template <class V>
 MR_INLINE V larger(V a, V b) {
   return select((a < b) | (b != b), b, a);

@@ -77,14 +77,14 @@ struct Matrix {
     return kColumns == kPadded || column < kColumns;
   }
   MR_DEVICE E* at(int row, int column) const { return advance(data, row, column); }
-  // The element `rows` and `columns` after `from`.
+  // The element that is `rows` rows and `columns` columns after `from`.
   MR_DEVICE E* advance(E* from, int rows, int columns) const {
     if constexpr (kOrder == Order::row_major) return from + I(rows) * pitch + columns;
     return from + I(columns) * pitch + rows;
   }
 };
 
-// In place of the matrix of a gradient that is not needed.
+// Takes the place of the matrix of a gradient that is not needed.
 struct NoGradient {};
 
 }  // namespace mr

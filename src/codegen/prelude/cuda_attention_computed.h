@@ -4,13 +4,13 @@
 //
 // The generator writes a struct for each such operand, in place of its Matrix. It has a list of Vectors: the columns
 // that a thread computes at a time. A vector of a row has a number below kCount. load(rows, row, number) reads its
-// sources. finish(rows, place, row, own, number, there) computes it, from the gradients in `place` if it is stored to
-// memory, and else to `place`, where the row has the number `own`. There are zeros where the operand has no row.
+// sources. finish(rows, place, row, own, number, there) computes it: from the gradients in `place` if it is stored to
+// memory; otherwise into `place`, where the row has the number `own`. There are zeros where the operand has no row.
 #pragma once
 
 namespace mr {
 
-// A tensor that rows are computed from, of one head. `row`: elements from row to row, 0 if all rows have the same.
+// One head of a tensor that rows are computed from. `row`: elements from row to row, 0 if all rows have the same.
 template <class Element, class Index>
 struct RowTerm {
   const Element* data;
@@ -206,7 +206,7 @@ struct GradientLines {
   }
 };
 
-// Stores kCount results of a row, from `column` on. kAlign: that of the first one in memory, in bytes.
+// Stores kCount results of a row, from `column` on. kAlign: the alignment of the first one in memory, in bytes.
 template <int kAlign, int kCount, class M>
 MR_DEVICE void store_row(const M& to, int row, int column, const float (&x)[kCount]) {
   if constexpr (M::kOrder == Order::row_major) {

@@ -44,7 +44,7 @@ MR_DEVICE bool hides_queries(int row, int query) {
 }
 
 // square_gradients with the formulas of a score, which give ds. `all_terms`: what they read. `query`, `row`: the first
-// query and key. `hides`: some scores may be hidden; queries after the last one are.
+// query and key. `hides`: some scores may be hidden, and those of queries after the last one are.
 template <class S, class X, int kCount, class M>
 MR_DEVICE void formula_squares(float (&scores)[S::kRowTiles][kCount][4], float (&dp)[S::kRowTiles][kCount][4],
                                int first, SmemAddress row_stats, const X& score,
@@ -85,7 +85,7 @@ MR_DEVICE void fetch_gradients(int tile, SmemAddress to, const DO& d_o) {
   fetch_tile<S, S::kTileColumns, S::kValues, RowOrder::in_order>(to + kSecondTileOffset<S>, d_o, tile * S::kTileColumns,
                                                                  S::kQueries);
 }
-// What belongs to queries besides: their statistics and mask bits. `row`: first row of the block.
+// What else belongs to queries: their statistics and mask bits. `row`: first row of the block.
 template <class S, class M>
 MR_DEVICE void fetch_query_data(int tile, SmemAddress to, const float* row_stats, const M& mask, int row) {
   const int first = tile * S::kTileColumns;

@@ -44,7 +44,7 @@ MR_DEVICE void fetch_key_tile(int tile, SmemAddress stage, const K& k, const V& 
   fetch_values<S>(tile, stage, v);
 }
 
-// The bits of hidden keys, so that the stored mask is complete. `tile`: the first that the block did not visit.
+// The bits of hidden keys, so that the stored mask is complete. `tile`: the first tile that the block did not visit.
 template <class S, class M>
 MR_DEVICE void store_hidden_bits(const M& mask, int row, int tile) {
   MR_NO_UNROLL

@@ -39,7 +39,7 @@ MR_DEVICE SmemAddress stage_address(int stage) {
   return smem_base() + stage * kStageBytes<S>;
 }
 
-// Before anything else of a kernel.
+// To be called before anything else in a kernel.
 template <class S>
 MR_DEVICE void make_barriers() {
   static_assert(S::kSpecialized && S::kWgmma && S::kRowsInSmem && S::kRowTiles == 1);

@@ -40,7 +40,7 @@ struct SquarePlaces {
   MR_DEVICE int key_at(int l) const { return key + fragment_row() + l / 2 % 2 * 8; }
 };
 
-// A tensor that a formula reads, of one head. kAlign: that of 8 neighbouring keys, in bytes; 0: they are not
+// One head of a tensor that a formula reads. kAlign: the alignment of 8 neighbouring keys, in bytes; 0: they are not
 // neighbours.
 template <class Element, class Index, bool kHasQueries, bool kHasKeys, int kOwnAlign>
 struct ScoreTerm {
@@ -58,7 +58,7 @@ struct ScoreTerm {
   }
 };
 
-// Its elements at 8 scores. Where there is no score, those of the last query or key.
+// Its elements at 8 scores. Where there is no score, it has the elements of the last query or key.
 template <class Term, class P>
 struct TermValues {
   static constexpr bool kOne = !Term::kAlongKeys && (P::kOneQuery || !Term::kAlongQueries);

@@ -39,7 +39,7 @@ struct DqFromScores {
     }
   }
 
-  // `stage`: the tile's; after the barrier it is not read again.
+  // `stage`: that of the tile, which is not read again after the barrier.
   MR_DEVICE void after_tile(int tile, SmemAddress stage) const {
     if constexpr (S::kWgmma) fence_async_proxy();  // for the stores of after_slice
     barrier();

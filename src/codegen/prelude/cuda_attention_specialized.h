@@ -4,7 +4,8 @@
 
 namespace mr {
 
-// The tiles of a warpgroup, within those of its block. Without any, it starts and ends where the block's tiles end.
+// The tiles of a warpgroup, within those of its block. A warpgroup without tiles starts and ends where the block's
+// tiles end.
 MR_DEVICE TileRange within(const TileRange& own, const TileRange& block) {
   const int first = own.first < block.end ? own.first : block.end;
   const int end = own.end < block.end ? own.end : block.end;

@@ -92,7 +92,7 @@ MR_DEVICE void attention_backward_dq_specialized(int block, const Q& q, const K&
     const SmemTile<S, S::kTileColumns, S::kInner, K::kOrder> keys{stage_address<S>(stage)};
     multiply_by_tile<S, S::kInner>(acc, gradients, keys, 0, 0);
   };
-  // Scores become their gradients, where kYounger groups of products were started after this tile's.
+  // Replaces scores by their gradients; kYounger groups of products were started after this tile's.
   const auto find_gradients = [&](int tile, int stage, auto younger) {
     constexpr int kYounger = decltype(younger)::kNumber;
     const int key = tile * S::kTileColumns;

@@ -69,8 +69,8 @@ MR_DEVICE void load_row_stats(RowStats<S>& to, const float* row_stats, int row) 
   }
 }
 
-// Stores a number for each score: element (query, key) of `to` is at query · to_query + key · to_key. kAlign: that of 8
-// neighbouring keys, in bytes; 0: they are not neighbours.
+// Stores a number for each score: element (query, key) of `to` is at query · to_query + key · to_key. kAlign: the
+// alignment of 8 neighbouring keys, in bytes; 0: they are not neighbours.
 template <class S, int kAlign, int kCount, class E>
 MR_DEVICE void store_scores(const float (&from)[S::kRowTiles][kCount][4], int row, int key, E* to,
                             typename S::I to_query, typename S::I to_key) {

@@ -114,8 +114,8 @@ MR_DEVICE int permuted_row(int row) {
   return row / 32 * 32 + row % 8 / 2 * 8 + row / 8 % 4 * 2 + row % 2;
 }
 
-// Address in a tile of two offsets that have no bit in common. Swizzling distributes over them: the part that is a
-// compile-time constant stays one.
+// Address in a tile of two offsets that have no bit in common. Swizzling can be applied to each separately, so the part
+// that is a compile-time constant stays one.
 template <class S>
 MR_DEVICE SmemAddress tile_address(SmemAddress tile, int offset, int other) {
   if constexpr (S::kWgmma) return tile + (swizzle(offset) ^ swizzle(other));

@@ -27,7 +27,7 @@ extern __shared__ __align__(1024) unsigned char mr_smem[];
 MR_DEVICE SmemAddress smem_base() { return static_cast<SmemAddress>(__cvta_generic_to_shared(mr_smem)); }
 
 // Starts a copy of 16, 8 or 4 bytes to smem; out of bounds it writes zeros and reads nothing. The data is there after
-// cp_async_wait, for other threads after a barrier, too.
+// cp_async_wait; for other threads, after a barrier that follows it.
 MR_DEVICE void cp_async_16(SmemAddress to, const void* from, bool in_bounds) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in_bounds ? 16 : 0)
                : "memory");

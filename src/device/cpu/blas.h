@@ -28,7 +28,7 @@ int64_t scratch_bytes(const GemmCall& call);
 // Which types a library multiplies on this machine, as text.
 std::string abilities_of(GemmLibrary library);
 
-// A call with everything computed that does not change between runs. The libraries' thread counts belong to the
+// A prepared call: everything that does not change between runs is computed. The libraries' thread counts belong to the
 // process: concurrent runs by several threads of the program are correct, but one may use another's thread count.
 class Gemm {
  public:
@@ -52,7 +52,8 @@ class Gemm {
   // Element: Real, or the bits of a half.
   template <class Element, class Real>
   void multiply(Real alpha, const Element* a, const Element* b, Real* c) const;
-  // In a block of C: all iterations; those that add to the same part of C; one product.
+  // The loops over a block of C, from the outermost to the innermost: all iterations, those that add to the same part
+  // of C, and one product.
   template <class Element, class Real>
   void multiply_in(const GemmBlock& block, Real alpha, const Element* a, const Element* b, Real* c) const;
   template <class Element, class Real>

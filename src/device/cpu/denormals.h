@@ -12,7 +12,7 @@ enum class Denormals { keep, flush };
 // What plans and trials do unless told otherwise.
 inline constexpr Denormals kPlanDenormals = Denormals::flush;
 
-// What each of this thread's OpenMP threads does with them now, itself first.
+// What each of this thread's OpenMP threads does with denormals now, beginning with the thread itself.
 std::vector<Denormals> denormals_of_threads(int threads);
 
 // Flushes denormals in this thread and in its OpenMP threads, from construction to destruction; then every thread has

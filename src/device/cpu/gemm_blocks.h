@@ -10,7 +10,7 @@ namespace millrace {
 struct GemmBlock {
   int64_t row = 0;
   int64_t column = 0;
-  int64_t rows = 0;  // 0 for a thread without work, or columns is
+  int64_t rows = 0;  // for a thread without work, this or `columns` is 0
   int64_t columns = 0;
 };
 
@@ -41,7 +41,7 @@ class GemmBlocks {
   }
 
  private:
-  // In whole tiles of the libraries' kernels, or nearly.
+  // The extent of one part, in whole tiles that suit the libraries' kernels.
   static int64_t part_of(int64_t extent, int parts) {
     constexpr int64_t kTile = 16;
     const int64_t tiles = (extent + kTile - 1) / kTile;

@@ -32,7 +32,7 @@ std::vector<std::string> flags_of(const std::string& kernel) {
   return kernel.size() >= kLongKernel ? std::vector<std::string>{"-O2"} : std::vector<std::string>();
 }
 
-// All of its kernels are long, or none.
+// Either all of its kernels are long, or none is.
 TranslationUnit unit_of(const std::string& prelude, const std::vector<NamedKernel>& kernels) {
   return {translation_unit(prelude, kernels), flags_of(kernels.front().text)};
 }

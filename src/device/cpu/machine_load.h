@@ -13,8 +13,8 @@ namespace millrace {
 class LoadMeter {
  public:
   LoadMeter();
-  // Cores' worth of others' work since the construction: 1.5 is one and a half cores. Nothing if it is unknown, or less
-  // than a few ticks of the kernel's clock have passed.
+  // How many cores other processes have used since the construction, on average: 1.5 is one and a half. Nothing if it
+  // is unknown, or less than a few ticks of the kernel's clock have passed.
   std::optional<double> others_cores() const;
 
  private:

@@ -88,7 +88,7 @@ OrRejected<std::shared_ptr<const OneDnnMatmul>> OneDnnMatmul::make(const OneDnnP
   return std::shared_ptr<const OneDnnMatmul>(matmul);
 }
 
-// Why not; empty if it is complete.
+// Makes the library's objects. Returns why the library rejects them; empty if it does not.
 std::string OneDnnMatmul::complete() {
   if (!a_.is_valid() || !b_.is_valid() || !c_.is_valid() || !factor_.is_valid() || !bias_.is_valid())
     return "it rejects the strides";

@@ -66,7 +66,7 @@ class OneDnnMatmul {
 
   explicit OneDnnMatmul(const OneDnnProduct& product);  // incomplete; use make()
 
-  // That each concurrent call needs, in whole cache lines.
+  // The scratch memory of each concurrent call, in whole cache lines.
   int64_t scratch_bytes() const { return scratch_bytes_; }
   const std::string& implementation() const { return implementation_; }
 

@@ -47,7 +47,7 @@ OneDnnGemm::OneDnnGemm(const GemmCall& call, std::shared_ptr<const OneDnnMatmul>
   loops_ = split_loops(call, swapped_);
 }
 
-// Each thread that runs products of its own needs its own.
+// If each thread runs products of its own, each needs scratch memory of its own.
 int64_t OneDnnGemm::scratch_bytes() const { return matmul_->scratch_bytes() * (threads_over_loops_ ? threads_ : 1); }
 
 void OneDnnGemm::run_at(int64_t outer, OneDnnCall& call, const char* a, const char* b, char* c, const char* added,

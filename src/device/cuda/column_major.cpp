@@ -95,7 +95,8 @@ Result<Done> place_vector(const GemmCall& call, const GemmLoop& loop, int64_t el
   return Done{};
 }
 
-// A function needs what the library offers: its gradient the auxiliary matrix and no bias, a GELU either or neither.
+// The library computes the gradient of an activation only with an auxiliary matrix and without a bias. A GELU may have
+// an auxiliary matrix.
 Result<Done> check_activation(const GemmCall& call) {
   const bool gradient = call.activation == Activation::gelu_gradient;
   if (call.activation == Activation::exact_gelu) return refused("a GELU that is not the tanh approximation");

@@ -1,6 +1,6 @@
 // Altered plans whose hash was computed anew, next to a library that must not be executed: each is refused, or computes
-// what the program in it says. Most are refused by what read_plan does with a text, on a text in memory and without
-// preparing the same program again and again; those that pass, and a share of the others, go through its files.
+// what the program in it says. Most are checked in memory: the steps that read_plan takes with a text, without
+// preparing the same program again and again. Those that pass, and a share of the others, are read from files.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -33,7 +33,7 @@ constexpr uint64_t kAlterationsOfAPlan = 1000;
 // Smaller programs have all parts of a plan too, and take less time.
 constexpr size_t kOperators = 6;
 constexpr size_t kLaunches = 12;
-constexpr uint64_t kFromFiles = 64;  // of so many refused plans, one is read from its files, too
+constexpr uint64_t kFromFiles = 64;  // one of this many refused plans is also read from its files
 
 class AlteredPlans {
  public:

@@ -33,7 +33,7 @@ const std::map<std::string, Check (*)()>& all() {
   return known;
 }
 
-// What the helpers of tests complained about, which they report to GoogleTest.
+// What the tests' helpers report to GoogleTest.
 std::string complaints() {
   const testing::TestResult& result = testing::UnitTest::GetInstance()->ad_hoc_test_result();
   std::string all;

@@ -1,5 +1,5 @@
-// Dropout masks of compiled plans: forward and backward have the same mask, and masks are as random as they should be:
-// the right share is kept, neighbours, two dropouts, and successive steps are independent.
+// Dropout masks of compiled plans. Forward and backward have the same mask, and masks are as random as they should be:
+// the right share is kept; neighbours, two dropouts, and successive steps are independent.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -7,6 +7,7 @@ against."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -56,25 +57,41 @@ def export_plans(path: str | os.PathLike) -> int:
              if Path(folder, "plan.json").exists()}
     if not found:
         raise MillraceError("no plan was used yet; export_plans comes after the first training steps", 2)
-    with tempfile.NamedTemporaryFile(dir=Path(path).absolute().parent, delete=False) as work:
-        with zipfile.ZipFile(work, "w", zipfile.ZIP_DEFLATED) as archive:
-            for k, (folder, machine) in enumerate(found.items()):
-                archive.writestr(f"{k}/machine.json", json.dumps({"kind": Path(folder).name, **machine._asdict()}))
-                archive.write(Path(folder, "plan.json"), f"{k}/plan.json")
-    os.chmod(work.name, 0o644)
-    os.replace(work.name, path)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for k, (folder, machine) in enumerate(found.items()):
+            archive.writestr(f"{k}/machine.json", json.dumps({"kind": Path(folder).name, **machine._asdict()}))
+            archive.write(Path(folder, "plan.json"), f"{k}/plan.json")
+    _write_whole(Path(os.path.realpath(path)), made.getbuffer())
     return len(found)
+
+
+def _write_whole(file: Path, content: memoryview) -> None:
+    """Replaces a file at once; writes into a device or a pipe."""
+    if file.exists() and not file.is_file():
+        file.write_bytes(content)
+        return
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as work:
+        try:
+            work.write(content)
+            work.flush()
+            os.chmod(work.name, 0o644)
+            os.replace(work.name, file)
+        except BaseException:
+            os.unlink(work.name)
+            raise
 
 
 def load_plans(path: str | os.PathLike) -> LoadedPlans:
     """Adds the plans of a file to this user's cache and compiles their kernels. Plans that are already there stay."""
-    outcome = LoadedPlans([], [])
     try:
-        with zipfile.ZipFile(path) as archive:
-            _load(archive, outcome)
-    except (OSError, zipfile.BadZipFile) as error:
+        archive = zipfile.ZipFile(path)
+    except Exception as error:  # the classes vary with what is wrong in the file
         raise MillraceError(f"{os.fspath(path)} is not a file of plans ({error}); write one with export_plans",
                             2) from error
+    outcome = LoadedPlans([], [])
+    with archive:
+        _load(archive, outcome)
     return outcome
 
 
@@ -85,11 +102,18 @@ def _load(archive: zipfile.ZipFile, outcome: LoadedPlans) -> None:
             return
         try:
             outcome.loaded.append(_store(_read(archive, k)))
-        except (MillraceError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (MillraceError, ValueError, KeyError, TypeError, AttributeError) as error:
             outcome.left_out.append(f"plan {k} was left out: {str(error).strip() or type(error).__name__}")
 
 
 def _read(archive: zipfile.ZipFile, number: int) -> _Shipped:
+    try:
+        return _parsed(archive, number)
+    except Exception as error:  # compression, encryption, nesting: the classes vary with what is wrong in the file
+        raise MillraceError(str(error).strip() or type(error).__name__, 2) from error
+
+
+def _parsed(archive: zipfile.ZipFile, number: int) -> _Shipped:
     machine = json.loads(_text(archive, f"{number}/machine.json"))
     plan = _text(archive, f"{number}/plan.json")
     if machine["kind"] not in (EXPLORED, DEFAULT):

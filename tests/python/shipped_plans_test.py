@@ -1,8 +1,11 @@
 """Tests that plans travel in a file, without compiled kernels, and that a file from anywhere is checked."""
 
+import contextlib
 import json
 import os
+import random
 import tempfile
+import threading
 import unittest
 import zipfile
 from pathlib import Path
@@ -97,6 +100,58 @@ class ShippedPlansTest(unittest.TestCase):
             millrace.load_plans(self.file)
         with self.assertRaisesRegex(millrace.MillraceError, "nowhere is not a file of plans"):
             millrace.load_plans(self.folder / "nowhere")
+
+    def test_damaged_files(self):
+        """Whatever is wrong in the file, its plans are left out."""
+        self.export()
+        whole = self.file.read_bytes()
+        chance = random.Random(1)
+        with self.user("second"):
+            for _ in range(400):
+                damaged = bytearray(whole)
+                for _ in range(chance.randint(1, 3)):
+                    damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+                self.file.write_bytes(damaged)
+                with contextlib.suppress(millrace.MillraceError):
+                    millrace.load_plans(self.file)
+
+    def test_json_that_nests_deeply(self):
+        self.export()
+        for name in ("0/machine.json", "0/plan.json"):
+            with zipfile.ZipFile(self.file) as archive:
+                texts = {other: archive.read(other) for other in archive.namelist()}
+            texts[name] = b"[" * 1_000_000
+            with zipfile.ZipFile(self.folder / "deep", "w", zipfile.ZIP_DEFLATED) as archive:
+                for other, text in texts.items():
+                    archive.writestr(other, text)
+            with self.user("second"):
+                self.assertEqual(len(millrace.load_plans(self.folder / "deep").left_out), 1)
+
+    def test_a_cache_that_cannot_be_written_is_not_blamed_on_the_file(self):
+        self.export()
+        (self.folder / "second").mkdir(mode=0o700)
+        (self.folder / "second/plans").write_text("a file in place of the folder")
+        with self.user("second"), self.assertRaises(FileExistsError):
+            millrace.load_plans(self.file)
+
+    def test_devices_pipes_and_links_stay(self):
+        self.export()
+        (self.folder / "null").symlink_to("/dev/null")
+        (self.folder / "link").symlink_to("target")
+        for name in ("null", "link"):
+            with self.user("first"):
+                self.assertEqual(millrace.export_plans(self.folder / name), 1)
+            self.assertTrue((self.folder / name).is_symlink())
+        self.assertTrue(Path("/dev/null").is_char_device())
+        self.assertTrue(zipfile.is_zipfile(self.folder / "target"))
+        os.mkfifo(self.folder / "pipe")
+        reader = threading.Thread(target=lambda: (self.folder / "read").write_bytes((self.folder / "pipe").read_bytes()))
+        reader.start()
+        with self.user("first"):
+            millrace.export_plans(self.folder / "pipe")
+        reader.join()
+        self.assertTrue((self.folder / "pipe").is_fifo())
+        self.assertTrue(zipfile.is_zipfile(self.folder / "read"))
 
     def expect_left_out(self, why: str) -> None:
         with self.user("second"):

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kPasses = 1;  // lanes of the timeline
+constexpr int kPasses = 1;  // lanes of the timeline; Perfetto sorts them by these numbers
 constexpr int kLaunches = 2;
 constexpr int kMostThreads = 4096;
 
@@ -34,14 +34,13 @@ int threads_of(const PlanLaunch& launch) {
 
 int lanes_of(const StepPlan& plan, const PlanLaunch& launch) { return is_gpu(plan) ? 1 : threads_of(launch); }
 
-// Microseconds in steps of 1/512, whose product with 1000 is exact. Perfetto computes that product and drops fractions:
-// if it were rounded, an event could begin a nanosecond before the previous one ends, and Perfetto would drop it.
-double microseconds(double seconds) {
-  constexpr double kSteps = 512;
-  return std::round(seconds * 1e6 * kSteps) / kSteps;
-}
+// Microseconds in steps whose product with 1000 is exact.
+constexpr double kStep = 1.0 / 512;
+double microseconds(double seconds) { return std::round(seconds * 1e6 / kStep) * kStep; }
 
-// A "complete" event of the trace format.
+// A "complete" event of the trace format. Perfetto makes whole nanoseconds of the begin and of the duration: new
+// versions round, old ones drop fractions. It drops an event that then begins before the previous one in its lane ends.
+// So each ends one step (2 ns) earlier than it did, which is more than rounding can add.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
   const double from = microseconds(begin);
   return {{"name", name},
@@ -50,7 +49,7 @@ Json event(const std::string& name, const std::string& category, int row, double
           {"pid", 1},
           {"tid", row},
           {"ts", from},
-          {"dur", microseconds(begin + seconds) - from}};
+          {"dur", std::max(0.0, microseconds(begin + seconds) - from - kStep)}};
 }
 
 Json metadata(const char* what, int lane, const Json& arguments) {

@@ -276,6 +276,7 @@ class ReportTest(unittest.TestCase):
             "outside the page": 'document.querySelector("h1").style.marginLeft = "-400px"',
             "wide in a window": 'document.querySelector("h2").style.width = "3000px"',
             "contrast": 'document.querySelector("figcaption").style.color = "#bbbbbb"',
+            'polygon "violin': 'document.querySelector("#picture_violins_contractions polygon.violin").style.stroke = "#ffffff"',
             'rect "node': 'document.querySelector("#picture_timeline .node").style = "fill: #f0e442; stroke: none"',
             "no legend": 'document.querySelector("#picture_memory .legend").remove()',
             "where the JSON has": 'document.querySelector("#table_launches td.number").dataset.v = "-1"',

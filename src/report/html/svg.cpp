@@ -80,10 +80,11 @@ void Svg::element(std::string_view name, const std::string& attributes, std::str
 
 void Svg::rectangle(Point corner, double width, double height, std::string_view classes, std::string_view tip,
                     double radius) {
+  constexpr double kThin = 2;  // the edge covers this much
   element("rect",
           concat("x=\"", number(corner.x), "\" y=\"", number(corner.y), "\" width=\"", number(width), "\" height=\"",
                  number(height), "\"", radius > 0 ? concat(" rx=\"", number(radius), "\"") : ""),
-          classes, tip);
+          width < kThin || height < kThin ? concat(classes, " thin") : std::string(classes), tip);
 }
 
 void Svg::circle(Point centre, double radius, std::string_view classes, std::string_view tip) {

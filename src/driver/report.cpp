@@ -174,6 +174,13 @@ std::vector<std::string> kernel_sources(const Tuned& tuned, const StepPlan& plan
   return sources;
 }
 
+// Contractions of the step before that no library computes. Other machines have other libraries.
+size_t loops_before(const Tuned& tuned, const StepPlan& plan) {
+  if (plan.default_cost <= 0 || tuned.machine.text() != plan.device) return 0;
+  const Result<Baseline> baseline = make_baseline(tuned);
+  return baseline ? baseline->loops : 0;
+}
+
 }  // namespace
 
 Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
@@ -195,7 +202,8 @@ Result<PlanReport> report_of(const Tuned& tuned, const ReportedPlan& reported) {
                                   words_of(reported.plan),
                                   kernel_sources(tuned, reported.plan),
                                   reported.taken != nullptr ? reported.taken->launch_seconds : std::vector<double>(),
-                                  reported.taken != nullptr ? reported.taken->launch_bytes : std::vector<double>()};
+                                  reported.taken != nullptr ? reported.taken->launch_bytes : std::vector<double>(),
+                                  loops_before(tuned, reported.plan)};
   PlanReport report{measure_step(artefacts), {}};
   report.document = make_report(artefacts, report.metrics);
   return report;

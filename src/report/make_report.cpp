@@ -40,15 +40,23 @@ std::string without_a_time(const StepMetrics& metrics) {
                 " missing from its timeline");
 }
 
+// Explains why the step before may take very long.
+std::string without_a_library(size_t loops) {
+  if (loops == 0) return "";
+  return concat("; ", loops, loops == 1 ? " contraction of the step before is" : " contractions of the step before are",
+                " generated loops, because no library computes ", loops == 1 ? "it" : "them",
+                " in the program's layouts");
+}
+
 std::vector<Fact> facts_of(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
   const StepPlan& plan = artefacts.plan;
   std::vector<Fact> facts;
   const bool known = plan.default_cost > 0;
   const std::string before = known ? shown_seconds(plan.default_cost) : "";
   const auto faster = [&](double after) {
-    return known && after > 0
-               ? concat(shown_ratio(plan.default_cost / after), " times as fast", without_a_time(metrics))
-               : "the step before optimization was not measured";
+    return known && after > 0 ? concat(shown_ratio(plan.default_cost / after), " times as fast",
+                                       without_a_library(artefacts.loops_before), without_a_time(metrics))
+                              : "the step before optimization was not measured";
   };
   const std::optional<double> exact = known ? std::optional(plan.default_cost) : std::nullopt;
   if (artefacts.step_seconds > 0)

@@ -34,6 +34,7 @@ struct ReportArtefacts {
   std::vector<std::string> sources = {};   // of generated kernels; empty: a library's call
   std::vector<double> bench_seconds = {};  // in the running step, by millrace bench
   std::vector<double> counted_bytes = {};  // that moved, counted by ncu
+  size_t loops_before = 0;  // contractions of the step before that are generated loops: no library computes them
 };
 
 // An operator before, or a launch after.

@@ -52,6 +52,20 @@ TEST(MakeReport, CountedBytesAndTimesInTheStepAreShownWhereTheyWereTaken) {
   EXPECT_NE(document_html(with).find("picture_predicted_launches"), std::string::npos);
 }
 
+TEST(MakeReport, SaysWhyTheStepBeforeIsSlow) {
+  ReportSample sample;
+  sample.plan().default_cost = 40;
+  ReportArtefacts artefacts = sample.artefacts();
+  artefacts.step_seconds = 1;
+  const auto remark = [&] { return make_report(artefacts, measure_step(artefacts)).facts.front().remark; };
+  EXPECT_EQ(remark().find("generated loop"), std::string::npos) << remark();
+  artefacts.loops_before = 2;
+  EXPECT_NE(remark().find("40.00 times as fast; 2 contractions of the step before are generated loops, because no "
+                          "library computes them in the program's layouts"),
+            std::string::npos)
+      << remark();
+}
+
 TEST(MakeComparison, DifferencesComeFirstAndTheRestIsApart) {
   ReportSample a;
   ReportSample b;

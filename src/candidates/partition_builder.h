@@ -40,11 +40,11 @@ class PartitionBuilder {
   void find_movement(Partition& partition) const;
 
   std::vector<std::string> names_of(const std::vector<OperatorId>& operators) const;
-  // Whether an operator outside the partition depends on it, and the partition depends on that operator.
+  // "a + b with c, d".
   std::string name_with_absorbed(const std::vector<OperatorId>& contractions,
                                  const std::vector<OperatorId>& absorbed) const;
 
-  // Whether an operator outside the partition depends on it, and the partition on that operator.
+  // Whether an operator outside the partition depends on it, and the partition depends on that operator.
   bool is_in_cycle(const Partition& partition) const;
   // Whether the rest of a kernel can run as one: along all indices of its nest, and without a cycle.
   bool leaves_kernel(const FusedOperator& group, const std::vector<OperatorId>& absorbed) const;

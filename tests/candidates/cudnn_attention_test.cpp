@@ -164,7 +164,7 @@ TEST_F(CudnnCandidates, BatchesAndHeadsInAnyOrder) {
   EXPECT_TRUE(found.contains("3 2/2; 768 384 16 1; 1280 640 16 1"));  // [h, b, ...]: heads are the inner index
 }
 
-// cuDNN is rejected even if only gradients go on to another operator, which reads nothing else.
+// q [b, h, g, j, p] on k [b, h, k, p]: two indices of q's heads become one where they are adjacent.
 TEST_F(CudnnCandidates, GroupedHeadsAreMergedWhereAdjacent) {
   AttentionProgram program = in_any_layout();
   program.q = "bhgjp";
@@ -177,7 +177,7 @@ TEST_F(CudnnCandidates, GroupedHeadsAreMergedWhereAdjacent) {
   for (const std::string& text : found) EXPECT_TRUE(text.starts_with("2 9/3; ") || text.starts_with("6 3/1; ")) << text;
 }
 
-// Even if only gradients go on to another operator, which reads nothing else.
+// cuDNN is rejected even if only gradients go on to another operator, which reads nothing else.
 TEST(CudnnRows, AreLeftToOtherKernels) {
   std::vector<NamedAttention> all = row_family();
   all.push_back(attention_of_rows("a scale of the gradients", "", lines("np.flip(q, axis=2) * 0.5", "k")));

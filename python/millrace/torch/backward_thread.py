@@ -37,7 +37,7 @@ def set_backward_thread(which: str) -> None:
 
 
 def before_call(device: torch.device) -> None:
-    """the layer's name if the graph is one layer; "" if it is a model"""
+    """Changes the setting once per thread and GPU, so a later setting by the user wins."""
     if device == _here.device or _here.several or device.type != "cuda":
         return
     if _here.device is not None:

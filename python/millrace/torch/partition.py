@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 
 
 def partition(graph: fx.Graph, layer: str = "") -> Partition:
-    """`layer`: the name if all of the graph is one layer."""
+    """`layer`: the layer's name if the graph is one layer; "" if it is a model."""
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
     reasons = {node: why for node in nodes if (why := _why_not(node)) is not None}
     trains = any(map(requires_grad, nodes))

@@ -23,9 +23,10 @@ class ScoreFormulas {
 
   // Adds the numbers and strides that kernels take.
   void add_values(std::vector<KernelValue>& values);
-  // The alignment of 8 neighbouring keys, in bytes; 0 if they are not next to each other, or not aligned.
+  // The definition of MILLRACE_KERNEL_score.
   std::string definition() const;
-  // Of 8 neighbouring keys, in bytes; 0 if they are not next to each other, or not aligned. `strides`: of its axes.
+  // The alignment of 8 neighbouring keys, in bytes; 0 if they are not next to each other, or not aligned. `strides`:
+  // those of its axes.
   int64_t alignment(const AttentionTensor& term, const std::vector<int64_t>& strides) const;
   // Its members for one head. offset_of(axes, stride(k)): the text of the head's offset in a tensor with these axes,
   // given the text of each batch index's stride.

@@ -50,7 +50,11 @@ std::vector<Predicate> find_predicates(Graph& graph) {
       if (!zero.valid()) zero = zero_of(graph);
       inputs = {{zero, {}}, op.inputs[0]};
     }
-    if (inputs.empty()) continue;
+    // Forward will compare them, and may not read everything that backward reads.
+    const bool readable = std::none_of(inputs.begin(), inputs.end(), [&](const Access& input) {
+      return takes_partial_diagonal(graph, op, input);
+    });
+    if (inputs.empty() || !readable) continue;
     std::vector<size_t>& near = comparing[inputs.back().tensor];
     const auto known = std::find_if(near.begin(), near.end(), [&](size_t number) {
       return found[number].space == op.space && found[number].inputs == inputs;

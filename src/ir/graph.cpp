@@ -74,6 +74,10 @@ bool takes_diagonal(const Access& access) {
   return false;
 }
 
+bool takes_partial_diagonal(const Graph& graph, const Operator& op, const Access& access) {
+  return takes_diagonal(access) && !is_plain(graph, op, access);
+}
+
 std::vector<int> indices_of(const Access& access) {
   std::vector<int> indices;
   for (const Position& axis : access.axes) indices.push_back(axis.index());

@@ -177,6 +177,10 @@ bool is_whole(const Graph& graph, const Operator& op, const Access& access);
 // Whether two axes run along one index.
 bool takes_diagonal(const Access& access);
 
+// Whether it takes a diagonal of a slice, or of an axis that several indices count. Only backward may read so: autodiff
+// transposes diagonals of whole axes only.
+bool takes_partial_diagonal(const Graph& graph, const Operator& op, const Access& access);
+
 // The index of each axis of a plain access, or kFixed.
 std::vector<int> indices_of(const Access& access);
 

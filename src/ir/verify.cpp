@@ -75,7 +75,8 @@ class Verifier {
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const Access& input = op.inputs[k];
       if (!access(op, input, points_of_input(graph_, op, k))) return;
-      diagonal(op, input);
+      check(op.pass == Pass::backward || !takes_partial_diagonal(graph_, op, input), "a diagonal of ",
+            graph_.tensor(input.tensor).name, " is taken of a slice, or of an axis that several indices count");
       const TensorRole role = graph_.tensor(input.tensor).role;
       check(role != TensorRole::computed || written_[input.tensor.at()], "reads ", graph_.tensor(input.tensor).name,
             " before it is written");
@@ -89,17 +90,6 @@ class Verifier {
       digits(op, output);
     }
     space(op);
-  }
-
-  // Autodiff transposes a diagonal only of a plain access.
-  void diagonal(const Operator& op, const Access& input) {
-    std::set<int> indices;
-    bool repeated = false;
-    for (const Position& axis : input.axes) {
-      for (const IndexTerm& term : axis.terms) repeated = repeated || !indices.insert(term.index).second;
-    }
-    check(!repeated || op.pass == Pass::backward || is_plain(graph_, op, input), "a diagonal of ",
-          graph_.tensor(input.tensor).name, " is taken of a slice, or of an axis that several indices count");
   }
 
   // The indices of each axis of an output count its positions like the digits of a number; each is on one axis.

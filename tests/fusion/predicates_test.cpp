@@ -219,6 +219,20 @@ def magnitude(x: float32[A, B], w: float32[B, B]):
             "6400 to 6016 words\n");
 }
 
+// The gradient of a window reads y at [b, i - k, k], which forward may not.
+TEST(Predicates, NotOfADiagonalOfAPart) {
+  EXPECT_EQ(predicates_of(R"(
+B = 2
+W = 12
+
+
+def windows(x: float64[B, W], kernel: float64[2, 2, 1]):
+    y = relu(x * 2.0)
+    return depthwise(np.lib.stride_tricks.sliding_window_view(y[None], 1, axis=-1), kernel, stride=3)
+)"),
+            "nothing\n");
+}
+
 TEST(Predicates, EveryLayerHasItsOwn) {
   ProgramOptions options;
   options.entry = "layers";

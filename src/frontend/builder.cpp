@@ -84,6 +84,8 @@ std::optional<OperatorId> Builder::add_operator(Operator op, SourceLocation loca
 }
 
 Value Builder::map(OperatorKind kind, const std::vector<Value>& given, SourceLocation location, double value) {
+  const bool agreement = kind == OperatorKind::equal || kind == OperatorKind::not_equal;
+  if (agreement && is_condition(given[0]) && is_condition(given[1])) return compare_conditions(kind, given, location);
   const size_t large_factors = large_factors_.size();
   const std::optional<std::vector<Value>> inputs = with_held_numbers(kind, given, location);
   if (!inputs) return Value::broken();
@@ -142,7 +144,10 @@ Value Builder::map(OperatorKind kind, const std::vector<Value>& given, SourceLoc
   for (const Term& term : terms) op.inputs.push_back(access(term, *space));
   const bool compares = kind == OperatorKind::less || kind == OperatorKind::less_equal || kind == OperatorKind::equal ||
                         kind == OperatorKind::not_equal || is_logical(kind);
-  const TensorId output = add_tensor(compares ? DType::boolean : common_dtype(views), op.space);
+  const DType dtype = compares                      ? DType::boolean
+                      : kind == OperatorKind::where ? dtype_of_choice(views)
+                                                    : common_dtype(views);
+  const TensorId output = add_tensor(dtype, op.space);
   for (size_t k = large_factors; k < large_factors_.size(); ++k) large_factors_[k].product = output;
   if (compares) {
     const DType compared = common_dtype(views);
@@ -163,9 +168,24 @@ bool Builder::merge_last_two(View& view, SourceLocation location) {
   return copied.has_value();
 }
 
+bool Builder::is_condition(const Value& value) const {
+  return value.kind == ValueKind::view && graph.tensor(value.view.tensor).dtype == DType::boolean;
+}
+
+Value Builder::compare_conditions(OperatorKind kind, const std::vector<Value>& given, SourceLocation location) {
+  const Value either = map(OperatorKind::logical_or, given, location);
+  const Value both = map(OperatorKind::logical_and, given, location);
+  const Value differ =
+      map(OperatorKind::logical_and, {either, map(OperatorKind::logical_not, {both}, location)}, location);
+  return kind == OperatorKind::not_equal ? differ : map(OperatorKind::logical_not, {differ}, location);
+}
+
 Value Builder::cast(const Value& value, DType dtype, SourceLocation location) {
   if (value.kind != ValueKind::view || graph.tensor(value.view.tensor).dtype == dtype) return value;
-  const Value result = map(OperatorKind::copy, {value}, location);
+  // As in NumPy, a condition becomes ones and zeros.
+  const bool condition = is_condition(value);
+  const Value result = condition ? map(OperatorKind::where, {value, Value::of(1), Value::of(0)}, location)
+                                 : map(OperatorKind::copy, {value}, location);
   if (result.kind == ValueKind::view) graph.tensors[result.view.tensor.at()].dtype = dtype;
   return result;
 }

@@ -55,7 +55,8 @@ class Builder {
   // y[…] = kind(given[…]) with broadcasting. Numbers among them become constants.
   Value map(OperatorKind kind, const std::vector<Value>& given, SourceLocation location, double value = 0);
 
-  // The value with elements of another type: a copy, or the value itself if it has that type.
+  // The value with elements of another type: a copy, or the value itself if it has that type. Conditions become ones
+  // and zeros.
   Value cast(const Value& value, DType dtype, SourceLocation location);
 
   // A dropout; each call has its own random subsequence.
@@ -146,6 +147,8 @@ class Builder {
   TensorId add_tensor(DType dtype, const std::vector<DimId>& dims, const char* suffix = ".1");
   std::optional<OperatorId> add_operator(Operator op, SourceLocation location);
   DType common_dtype(const std::vector<View>& views) const;
+  // The type of np.where: of what it chooses among, if these are integers, and else that of all inputs.
+  DType dtype_of_choice(const std::vector<View>& views) const;
   // The type of the arguments, for numbers that are chosen by integers and booleans.
   DType dtype_of_arguments() const;
   // The inputs of kind(inputs) with numbers that the result's type holds: those that are only chosen become its largest
@@ -155,6 +158,9 @@ class Builder {
   void report_large_number(double number, DType dtype, SourceLocation location);
   bool is_only_added_to_scores(TensorId product, const std::vector<std::vector<OperatorId>>& readers) const;
   bool check_floating(const View& view, SourceLocation location);
+  // Whether two conditions differ, or agree.
+  Value compare_conditions(OperatorKind kind, const std::vector<Value>& given, SourceLocation location);
+  bool is_condition(const Value& value) const;
   // Whether its inputs are booleans, and its output too.
   static bool is_logical(OperatorKind kind);
   // Whether its inputs may be integers.

@@ -23,7 +23,8 @@ bool keeps_integers(OperatorKind kind) {
     case OperatorKind::negate:
     case OperatorKind::absolute:
     case OperatorKind::maximum:
-    case OperatorKind::minimum: return true;
+    case OperatorKind::minimum:
+    case OperatorKind::where: return true;
     default: return false;
   }
 }
@@ -67,6 +68,7 @@ bool Builder::takes_integers(OperatorKind kind) {
 void Builder::note_integers(const Operator& op) {
   const bool of_integers = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Access& input) {
     const Tensor& tensor = graph.tensor(input.tensor);
+    if (op.kind == OperatorKind::where && tensor.dtype == DType::boolean) return true;
     if (tensor.role == TensorRole::constant) return tensor.value == std::floor(tensor.value);
     return is_integer(tensor.dtype) || whole_numbers_.contains(input.tensor);
   });
@@ -112,6 +114,11 @@ DType Builder::common_dtype(const std::vector<View>& views) const {
   if (integers && any_integer) return widest_integer;
   if (any_integer && !of_tensors) return dtype_of_arguments();
   return of_tensors.value_or(of_scalars.value_or(DType::float32));
+}
+
+DType Builder::dtype_of_choice(const std::vector<View>& views) const {
+  const DType chosen = common_dtype({views.begin() + 1, views.end()});
+  return is_integer(chosen) ? chosen : common_dtype(views);
 }
 
 DType Builder::dtype_of_arguments() const {

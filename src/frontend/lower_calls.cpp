@@ -226,8 +226,6 @@ std::optional<DType> Lowerer::type_argument(const Expression& type) {
 Value Lowerer::lower_cast(const Value& value, const Expression& call) {
   if (call.children.size() != 2 || !(call.keywords[1].empty() || call.keywords[1] == "dtype"))
     return report(call.location, "'astype' takes one type", "write x.astype(float32)");
-  if (is_boolean(value))
-    return report(call.location, "a comparison is not a number", "write np.where(a < b, 1.0, 0.0)");
   const std::optional<DType> type = type_argument(call.children[1]);
   return type ? cast_to(value, *type, call.location) : Value::broken();
 }
@@ -236,6 +234,9 @@ Value Lowerer::lower_cast(const Value& value, const Expression& call) {
 Value Lowerer::cast_to(const Value& value, DType type, SourceLocation location) {
   if (value.kind != ValueKind::view || is_floating(type))
     return builder_.cast(value, options_.dtype.value_or(type), location);
+  if (is_boolean(value))
+    return type == DType::boolean ? value
+                                  : report(location, "a condition cannot become integers", "write x.astype(float32)");
   if (is_integer(type) && builder_.holds_integers(value.view)) return builder_.cast(value, type, location);
   return report(location, "a tensor of numbers cannot become integers or booleans",
                 "compare it: x < y, or pass an argument of type int32 or bool_");

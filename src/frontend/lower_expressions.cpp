@@ -57,6 +57,8 @@ Value Lowerer::lower(const Expression& expression, Scope& scope) {
     case ExpressionKind::string:
       return report(expression.location, "a string is not a value",
                     "strings are only allowed as np.einsum's subscripts");
+    case ExpressionKind::dict:
+      return report(expression.location, "a dictionary is not a value", "write one name for each value, or a list");
     default:
       return report(expression.location, "this is not a value", "slices and ... are only allowed in x[:, None, ...]");
   }
@@ -162,11 +164,7 @@ Value Lowerer::lower_logical(const std::string& op, const std::vector<Value>& in
                   "put each comparison in brackets: (a < b) & (c < d)");
   if (op == "~") return builder_.map(OperatorKind::logical_not, inputs, location);
   if (op == "&") return builder_.map(OperatorKind::logical_and, inputs, location);
-  const Value either = builder_.map(OperatorKind::logical_or, inputs, location);
-  if (op == "|") return either;
-  const Value both = builder_.map(OperatorKind::logical_and, inputs, location);
-  return builder_.map(OperatorKind::logical_and, {either, builder_.map(OperatorKind::logical_not, {both}, location)},
-                      location);
+  return builder_.map(op == "|" ? OperatorKind::logical_or : OperatorKind::not_equal, inputs, location);
 }
 
 Value Lowerer::lower_product(const Value& left, const Value& right, const Expression& expression) {

@@ -14,7 +14,7 @@ def f(x: float32[4, 4], s: float32):
     n = x.astype()
     o = x.astype(int32)
     p = x.astype(softmax)
-    q = (x < 1).astype(float32)
+    q = (x < 1).astype(int32)
     r = np.float32
     t = np.nan
     u = len(s)

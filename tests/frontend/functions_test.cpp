@@ -65,6 +65,30 @@ result[2, 3] = where(result.1.4[2, 3], x[2, 3], w[2, 3])
   EXPECT_EQ(message_of("np.logical_not(x < 1) * x"), "a comparison is not a number");
 }
 
+TEST(Functions, ConditionsAreComparedAndConverted) {
+  const std::string differ = R"(result.1[2, 3] = less(x[2, 3], 0)
+result.1.2[2, 3] = less(x[2, 3], w[2, 3])
+result.1.3[2, 3] = logical_or(result.1[2, 3], result.1.2[2, 3])
+result.1.4[2, 3] = logical_and(result.1[2, 3], result.1.2[2, 3])
+result.1.5[2, 3] = logical_not(result.1.4[2, 3])
+result.1.6[2, 3] = logical_and(result.1.3[2, 3], result.1.5[2, 3])
+)";
+  for (const char* const operators : {"(x < 0) != (x < w)", "(x < 0) ^ (x < w)", "np.not_equal(x < 0, x < w)"})
+    EXPECT_EQ(lowered(concat("np.where(", operators, ", x, w)")),
+              differ + "result[2, 3] = where(result.1.6[2, 3], x[2, 3], w[2, 3])\n")
+        << operators;
+  for (const char* const operators : {"(x < 0) == (x < w)", "np.equal(x < 0, x < w)"})
+    EXPECT_EQ(lowered(concat("np.where(", operators, ", x, w)")),
+              differ + "result.1.7[2, 3] = logical_not(result.1.6[2, 3])\n" +
+                  "result[2, 3] = where(result.1.7[2, 3], x[2, 3], w[2, 3])\n")
+        << operators;
+  EXPECT_EQ(message_of("(x < 0) == x"), "a comparison is not a number");
+  const Graph graph = graph_of("def f(x: float16[4], m: bool_[4]):\n    return x * m.astype(float32)\n");
+  ASSERT_EQ(graph.operators.size(), 2U);
+  EXPECT_EQ(graph.operators[0].kind, OperatorKind::where);
+  for (const Operator& op : graph.operators) EXPECT_EQ(graph.tensor(op.outputs[0].tensor).dtype, DType::float32);
+}
+
 TEST(Functions, Statistics) {
   EXPECT_EQ(lowered("np.var(x, axis=1, ddof=1)"), R"(result.1[2, 1] = sum(x[2, 3]) over 3
 result.1.2[2, 1] = multiply(result.1[2, 1], 0.33333333333333331)

@@ -76,6 +76,25 @@ def f(x: float16[4], kinds: int64[4], flags: bool_[4]):
   }
 }
 
+// Of integers, and of whole numbers made of np.arange.
+TEST(Gather, IdsMayBeChosen) {
+  EXPECT_EQ(gathered("table[np.where(ids > 2, 0, ids)]"), R"(result.1[2, 3] = less(2, ids[2, 3])
+result.1.2[2, 3] = where(result.1[2, 3], 0, ids[2, 3])
+result[2, 3, 4] = gather(table[at 0, 4], result.1.2[2, 3]) axis=0
+)");
+  const Graph graph = graph_of(R"(
+def f(x: float16[4, 2], i: int64[3]):
+    a = np.where(i > 1, i, 1)
+    return x[a], x[np.where(i == a, 0, 1)], x[np.where(np.arange(3) > 1, np.arange(3), 0)]
+)");
+  size_t wide = 0;
+  for (const Operator& op : graph.operators) {
+    if (op.kind == OperatorKind::where && graph.tensor(op.outputs[0].tensor).dtype == DType::int64) ++wide;
+  }
+  EXPECT_EQ(wide, 1U);
+  EXPECT_EQ(message_of_gather("table[np.where(ids > 2, 0.5, ids)]"), "an index must be a tensor of integers");
+}
+
 TEST(Gather, IntegersAndBooleansHaveNoGradientAndKeepTheirType) {
   ProgramOptions options;
   options.dtype = DType::float64;

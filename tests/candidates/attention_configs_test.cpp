@@ -17,7 +17,7 @@ namespace {
 struct EnumeratedAttentions {
   TrainingGraph training;
   Candidates candidates;
-  std::vector<PartitionCandidates> attentions;  // forward's, then backward's
+  std::vector<PartitionCandidates> attentions;  // forward's, then backward's, that compute no rows
 };
 
 EnumerateOptions without_libraries() {
@@ -38,7 +38,7 @@ EnumeratedAttentions enumerated_attentions(const std::string& model, const std::
   EXPECT_TRUE(partitions) << to_string(partitions.error());
   found.candidates = std::move(*partitions);
   for (const PartitionCandidates& entry : found.candidates.partitions) {
-    if (entry.partition.kind != PartitionKind::attention) continue;
+    if (entry.partition.kind != PartitionKind::attention || entry.partition.attention.has_row_expressions()) continue;
     found.attentions.push_back(entry);
     find_configs(made.training.graph, found.candidates.domains, options, found.attentions.back());
   }

@@ -63,8 +63,8 @@ Expression ExpressionParser::loop_target() {
   return tuple;
 }
 
-Target ExpressionParser::target_of(const Expression& expression) {
-  Target target;
+AssignmentTarget ExpressionParser::target_of(const Expression& expression) {
+  AssignmentTarget target;
   target.location = expression.location;
   if (expression.kind == ExpressionKind::name && expression.prefix.empty() && !is_reserved(expression.text)) {
     target.name = expression.text;

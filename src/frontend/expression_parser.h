@@ -21,7 +21,7 @@ class ExpressionParser : public TokenCursor {
   Expression loop_target();
 
   // The names that an expression on the left of '=' assigns to; reports what cannot be assigned to.
-  Target target_of(const Expression& expression);
+  AssignmentTarget target_of(const Expression& expression);
 
  private:
   // Gives `parent` a child. Long chains nest too; the depth is limited so that recursion over them is safe.

@@ -13,15 +13,15 @@
 namespace millrace {
 namespace {
 
-Target target_in(const Expression& expression) {
-  Target target{expression.kind == ExpressionKind::name ? expression.text : "", expression.location, {}};
+AssignmentTarget target_in(const Expression& expression) {
+  AssignmentTarget target{expression.kind == ExpressionKind::name ? expression.text : "", expression.location, {}};
   for (const Expression& part : expression.children) target.parts.push_back(target_in(part));
   return target;
 }
 
-void add_bound_names(const Target& target, std::vector<std::string>& names) {
+void add_bound_names(const AssignmentTarget& target, std::vector<std::string>& names) {
   if (target.parts.empty()) names.push_back(target.name);
-  for (const Target& part : target.parts) add_bound_names(part, names);
+  for (const AssignmentTarget& part : target.parts) add_bound_names(part, names);
 }
 
 // A call of a function that the program writes as an operator or attribute.
@@ -233,7 +233,7 @@ Value Lowerer::lower_comprehension(const Expression& expression, Scope& scope) {
   const Value sequence = lower(expression.children[2], scope);
   const std::optional<std::vector<Value>> items = loop_items(sequence, expression.children[2].location);
   if (!items) return Value::broken();
-  const Target target = target_in(expression.children[1]);
+  const AssignmentTarget target = target_in(expression.children[1]);
   // Its names hide those of the function only inside the brackets.
   std::vector<std::string> names;
   add_bound_names(target, names);

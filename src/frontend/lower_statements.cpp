@@ -5,14 +5,14 @@
 namespace millrace {
 namespace {
 
-void add_assigned(const Target& target, std::vector<std::string>& names) {
+void add_assigned(const AssignmentTarget& target, std::vector<std::string>& names) {
   if (target.parts.empty()) names.push_back(target.name);
-  for (const Target& part : target.parts) add_assigned(part, names);
+  for (const AssignmentTarget& part : target.parts) add_assigned(part, names);
 }
 
 void add_assigned(const std::vector<Statement>& body, std::vector<std::string>& names) {
   for (const Statement& statement : body) {
-    for (const Target& target : statement.targets) add_assigned(target, names);
+    for (const AssignmentTarget& target : statement.targets) add_assigned(target, names);
     add_assigned(statement.body, names);
   }
 }
@@ -24,7 +24,7 @@ std::vector<std::string> assigned_names(const std::vector<Statement>& body) {
   return names;
 }
 
-const std::string& first_name(const Target& target) {
+const std::string& first_name(const AssignmentTarget& target) {
   return target.parts.empty() ? target.name : first_name(target.parts.front());
 }
 
@@ -58,7 +58,7 @@ bool Lowerer::lower_statement(const Statement& statement, Scope& scope, const st
   return false;
 }
 
-void Lowerer::bind(const Target& target, const Value& value, Scope& scope) {
+void Lowerer::bind(const AssignmentTarget& target, const Value& value, Scope& scope) {
   // `q, k, v = qkv` takes qkv[0], qkv[1] and qkv[2].
   const bool axis = !target.parts.empty() && value.kind == ValueKind::view && !value.view.axes.empty() &&
                     builder_.extent(value.view, 0) == static_cast<int64_t>(target.parts.size());
@@ -68,13 +68,13 @@ void Lowerer::bind(const Target& target, const Value& value, Scope& scope) {
 }
 
 void Lowerer::lower_assignment(const Statement& statement, Scope& scope, const std::string& prefix) {
-  const Target& first = statement.targets.front();
+  const AssignmentTarget& first = statement.targets.front();
   builder_.set_target(prefix + first_name(first));
   const size_t first_tensor = builder_.graph.tensors.size();
   const Value value = lower(statement.value, scope);
   builder_.set_target(prefix + first_name(first));
   if (first.parts.empty()) builder_.name_result(value, first_tensor);
-  for (const Target& target : statement.targets) bind(target, value, scope);
+  for (const AssignmentTarget& target : statement.targets) bind(target, value, scope);
 }
 
 // `x += y` changes a NumPy tensor and all its views, so only numbers, tuples and lists may be updated.

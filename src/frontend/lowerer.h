@@ -55,7 +55,7 @@ class Lowerer {
   void lower_return(const Statement& statement, Scope& scope, const std::string& prefix);
   void lower_results(const Statement& statement, Scope& scope);
   bool is_changeable(const Value& list, const std::string& name, SourceLocation location);
-  void bind(const Target& target, const Value& value, Scope& scope);
+  void bind(const AssignmentTarget& target, const Value& value, Scope& scope);
 
   // Expressions.
   Value lower(const Expression& expression, Scope& scope);

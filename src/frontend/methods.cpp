@@ -9,9 +9,9 @@ namespace {
 
 using Names = std::set<std::string, std::less<>>;
 
-void add_names(const Target& target, Names& names) {
+void add_names(const AssignmentTarget& target, Names& names) {
   if (!target.name.empty()) names.insert(target.name);
-  for (const Target& part : target.parts) add_names(part, names);
+  for (const AssignmentTarget& part : target.parts) add_names(part, names);
 }
 
 void add_target_names(const Expression& target, Names& names) {
@@ -27,7 +27,7 @@ void add_names(const Expression& expression, Names& names) {
 
 void add_names(const std::vector<Statement>& statements, Names& names) {
   for (const Statement& statement : statements) {
-    for (const Target& target : statement.targets) add_names(target, names);
+    for (const AssignmentTarget& target : statement.targets) add_names(target, names);
     add_names(statement.value, names);
     add_names(statement.body, names);
   }

@@ -226,7 +226,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
       continue;
     }
     const Value value = evaluate_number(statement.value, defaults, silent);
-    for (const Target& target : statement.targets) unpack(target, value, keep_default, silent);
+    for (const AssignmentTarget& target : statement.targets) unpack(target, value, keep_default, silent);
   }
   const Numbers chosen = chosen_sizes(options, sets, diagnostics);
   Numbers numbers = imported;
@@ -245,7 +245,7 @@ Numbers evaluate_sizes(const Module& module, const ProgramOptions& options, Diag
     }
     if (statement.value.kind == ExpressionKind::dict) continue;
     const Value value = evaluate_number(statement.value, numbers, diagnostics);
-    for (const Target& target : statement.targets) unpack(target, value, keep, diagnostics);
+    for (const AssignmentTarget& target : statement.targets) unpack(target, value, keep, diagnostics);
   }
   for (const auto& [name, value] : chosen) {
     if (!numbers.contains(name)) {

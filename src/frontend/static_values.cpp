@@ -160,7 +160,7 @@ Value slice_of(const Value& sequence, const SliceBounds& bounds, SourceLocation 
   return make_sequence(std::move(items), sequence.list, location, diagnostics);
 }
 
-void unpack(const Target& target, const Value& value,
+void unpack(const AssignmentTarget& target, const Value& value,
             const std::function<void(const std::string& name, const Value& value)>& assign, Diagnostics& diagnostics) {
   if (target.parts.empty()) {
     assign(target.name, value);

@@ -41,7 +41,7 @@ Value item_of(const Value& sequence, int64_t k, SourceLocation location, Diagnos
 Value slice_of(const Value& sequence, const SliceBounds& bounds, SourceLocation location, Diagnostics& diagnostics);
 
 // Assigns the value to a target's names by `assign`. Reports items that do not fit its parts.
-void unpack(const Target& target, const Value& value,
+void unpack(const AssignmentTarget& target, const Value& value,
             const std::function<void(const std::string& name, const Value& value)>& assign, Diagnostics& diagnostics);
 
 // np.pi, np.e and np.inf, also those of math; of an imported name by its origin: math.pi.

@@ -44,10 +44,10 @@ struct Expression {
 };
 
 // What a statement assigns to: a name, or several targets for the items of a tuple.
-struct Target {
+struct AssignmentTarget {
   std::string name;  // empty when it has parts
   SourceLocation location;
-  std::vector<Target> parts;
+  std::vector<AssignmentTarget> parts;
 };
 
 enum class StatementKind {
@@ -65,7 +65,7 @@ struct Statement {
   StatementKind kind = StatementKind::assign;
   SourceLocation location;
   std::string text;
-  std::vector<Target> targets;
+  std::vector<AssignmentTarget> targets;
   Expression value;
   std::vector<Statement> body;
 };

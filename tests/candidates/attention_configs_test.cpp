@@ -38,7 +38,7 @@ EnumeratedAttentions enumerated_attentions(const std::string& model, const std::
   EXPECT_TRUE(partitions) << to_string(partitions.error());
   found.candidates = std::move(*partitions);
   for (const PartitionCandidates& entry : found.candidates.partitions) {
-    if (entry.partition.kind != PartitionKind::attention || entry.partition.attention.has_row_expressions()) continue;
+    if (entry.partition.kind != PartitionKind::attention || computes_rows(entry.partition)) continue;
     found.attentions.push_back(entry);
     find_configs(made.training.graph, found.candidates.domains, options, found.attentions.back());
   }

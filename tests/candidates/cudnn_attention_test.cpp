@@ -32,7 +32,7 @@ class CudnnCandidates : public testing::Test {
     candidates_ = std::move(*found);
     attentions_.clear();
     for (const PartitionCandidates& entry : candidates_.partitions) {
-      if (entry.partition.kind != PartitionKind::attention || entry.partition.attention.has_row_expressions()) continue;
+      if (entry.partition.kind != PartitionKind::attention || computes_rows(entry.partition)) continue;
       attentions_.push_back(entry);
       find_configs(graph(), candidates_.domains, options_, attentions_.back());
     }

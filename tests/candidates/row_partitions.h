@@ -10,11 +10,14 @@
 
 namespace millrace {
 
+// Whether it is a pass of an attention that computes rows, in that pass or in the other.
+inline bool computes_rows(const Partition& partition) { return partition.name.find(" with ") != std::string::npos; }
+
 inline std::vector<PartitionCandidates> rows_of(const Recomputed& made) {
   const PartitionBuilder builder(made.training, made.fused);
   std::vector<PartitionCandidates> found;
   for (AttentionPartitions& each : find_attention_partitions(made.training, builder.callers()).partitions) {
-    if (each.forward.name.find(" with ") == std::string::npos) continue;
+    if (!computes_rows(each.forward)) continue;
     for (Partition* const pass : {&each.forward, each.backward ? &*each.backward : nullptr}) {
       if (pass != nullptr) found.push_back({*pass, 0, {}, {}});
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,14 @@ namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kRandom = "XXXXXX";  // as mkdtemp requires
+
+// Whether make() may have chosen this name.
+bool is_own_name(std::string_view name) {
+  const std::string_view prefix = TemporaryDirectory::kPrefix;
+  return name.starts_with(prefix) && name.size() == prefix.size() + kRandom.size();
+}
 
 void remove_all(const std::string& path) {
   std::error_code ignored;  // what cannot be removed now is removed as stale later
@@ -31,7 +40,7 @@ std::string TemporaryDirectory::system_folder() {
 }
 
 Result<TemporaryDirectory> TemporaryDirectory::make(const std::string& parent) {
-  std::string path = concat(parent, "/", kPrefix, "XXXXXX");
+  std::string path = concat(parent, "/", kPrefix, kRandom);
   if (mkdtemp(path.data()) == nullptr)
     return Error::make(ErrorKind::failed, concat("cannot write to '", parent, "': ", std::strerror(errno)));
   return TemporaryDirectory(std::move(path));
@@ -55,7 +64,7 @@ void remove_stale_temporaries(const std::string& parent, double seconds) {
   std::error_code failed;
   for (fs::directory_iterator entry(parent, failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string path = entry->path().string();
-    if (!entry->path().filename().string().starts_with(TemporaryDirectory::kPrefix)) continue;
+    if (!is_own_name(entry->path().filename().string())) continue;
     struct stat status {};
     if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
     if (std::difftime(std::time(nullptr), status.st_mtime) > seconds) remove_all(path);

@@ -9,8 +9,9 @@ namespace millrace {
 
 class TemporaryDirectory {
  public:
-  // Prefix of all names, so that directories left by killed processes can be recognized.
-  static constexpr const char* kPrefix = "tmp.";
+  // Prefix of all names, so that directories left by killed processes can be recognized. Not "tmp.", the prefix of
+  // `mktemp -d`: `parent` may be a folder of the user's.
+  static constexpr const char* kPrefix = "millrace-tmp.";
 
   // Creates one in `parent`, with a unique name.
   static Result<TemporaryDirectory> make(const std::string& parent);
@@ -33,6 +34,7 @@ class TemporaryDirectory {
 };
 
 // Removes the temporary directories in `parent` that were last modified more than `seconds` ago, by killed processes.
+// Test: tests/driver/staged_folder_test.cpp.
 void remove_stale_temporaries(const std::string& parent, double seconds);
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include "driver/staged_folder.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/file.h"
 #include "base/scratch.h"
@@ -48,6 +49,21 @@ TEST_F(StagedFolderTest, APlanThatIsKeptReplacesTheEarlierOne) {
   EXPECT_TRUE(staged()->keep());
   EXPECT_EQ(*read_file(path("plan/plan.json"), 100), "new plan");
   EXPECT_EQ(entries(), (std::vector<std::string>{"kernels.so", "plan.json"}));
+}
+
+// A folder of the user's may contain other temporary folders, such as those of `mktemp -d`.
+TEST_F(StagedFolderTest, OnlyFoldersOfKilledRunsAreRemoved) {
+  const std::vector<std::string> kept = {"millrace-tmp.abcdefg", "millrace-tmp.notes", "tmp.abc123", "tmp.abcdefghij"};
+  std::vector<std::string> names = kept;
+  names.emplace_back("millrace-tmp.aB3dEf");
+  for (const std::string& name : names) {
+    std::filesystem::create_directories(path("plan/" + name));
+    ASSERT_TRUE(write_file(path("plan/" + name + "/file"), "text"));
+    std::filesystem::last_write_time(path("plan/" + name),
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  { const Result<StagedFolder> dropped = staged(); }
+  EXPECT_EQ(entries(), kept);
 }
 
 }  // namespace

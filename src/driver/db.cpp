@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -155,6 +156,8 @@ Result<std::string> whole_lines(const std::string& path) {
 bool may_be_damaged(const std::string& path, const Error& error) {
   constexpr std::string_view kHeader = "SQLite format 3";
   if (error.kind != ErrorKind::bad_input) return error.kind == ErrorKind::failed;
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false;  // opening a pipe would wait for ever
   std::ifstream file(path, std::ios::binary);
   std::string begin(kHeader.size(), '\0');
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));

@@ -144,11 +144,13 @@ class DbTest(unittest.TestCase):
     def test_a_file_that_cannot_be_opened_is_wrong_usage(self) -> None:
         (self.folder / "text.py").write_text("def f(): pass\n" * 100)
         (self.folder / "text.py").chmod(0o600)
+        os.mkfifo(self.folder / "pipe")
         for arguments in (["list"], ["export"], ["prune", "--refused"]):
             with self.subTest(arguments=arguments):
                 self.assertIn("text.py", self.fails(WRONG_USAGE, *arguments, "--db", "text.py"))
                 self.fails(WRONG_USAGE, *arguments, "--db", ".")
                 self.fails(WRONG_USAGE, *arguments, "--db", "absent/x.db")
+                self.assertIn("not a plain file", self.fails(WRONG_USAGE, *arguments, "--db", "pipe"))
 
     def test_a_named_database_must_exist_to_be_read(self) -> None:
         (self.folder / "layer.py").write_text("def layer(x: float32[2, 3]):\n    return x + 1\n")

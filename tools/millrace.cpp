@@ -73,6 +73,11 @@ void say_what_is_kept(int signal) {
   std::raise(signal);
 }
 
+// Interrupts that the caller ignores stay ignored: a script that starts the command with & wants it to go on.
+void tell_of_interrupts() {
+  if (std::signal(SIGINT, say_what_is_kept) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+}
+
 // Prints each phase once, as it begins.
 class Phases {
  public:
@@ -124,7 +129,7 @@ int run(int argc, char** argv) {
     return fail(usage_error(line.app, error), form);
   }
   if (!line.action) return finish(line.app.help(), form);
-  if (line.interruptible) std::signal(SIGINT, say_what_is_kept);
+  if (line.interruptible) tell_of_interrupts();
   const int code = act(line, form);
   for (const millrace::StageTime& stage : line.times) std::cerr << stage.name << ": " << stage.seconds * 1e3 << " ms\n";
   return code;

@@ -22,6 +22,7 @@ constexpr size_t kMaxRank = 32;
 constexpr int kMaxNesting = 8;
 constexpr size_t kMaxDigits = 64;
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kIsIt = "is it a safetensors file?";
 
 Error bad(std::string message, std::string remedy = {}) {
   return Error::make(ErrorKind::bad_input, std::move(message), std::move(remedy));
@@ -358,16 +359,29 @@ Result<Done> check_cover(const std::vector<Entry>& entries, int64_t data_size) {
   return Done{};
 }
 
+Result<Done> check_header_size(std::string_view bytes) {
+  const uint64_t size = load_little_endian(bytes.substr(0, kLengthBytes));
+  if (size <= kMaxHeaderBytes) return Done{};
+  return bad(concat("the file says that its header has ", size, " bytes"),
+             concat("at most ", kMaxHeaderBytes, " are read; ", kIsIt));
+}
+
+// So that /dev/zero and /dev/urandom are not read into memory.
+Result<Done> check_beginning(std::string_view bytes) {
+  if (bytes.size() <= kLengthBytes) return Done{};
+  if (Result<Done> fits = check_header_size(bytes); !fits) return fits;
+  const bool json = load_little_endian(bytes.substr(0, kLengthBytes)) > 0 && bytes[kLengthBytes] == '{';
+  return json ? Result<Done>(Done{}) : Result<Done>(bad("the file has no header of JSON", std::string(kIsIt)));
+}
+
 }  // namespace
 
 Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
   if (bytes.size() < kLengthBytes)
     return bad(concat("the file has ", bytes.size(), " bytes, too few for a safetensors file"),
                "the first 8 bytes are the length of its header");
+  if (Result<Done> fits = check_header_size(bytes); !fits) return fits.error();
   const uint64_t header_size = load_little_endian(bytes.substr(0, kLengthBytes));
-  if (header_size > kMaxHeaderBytes)
-    return bad(concat("the file says that its header has ", header_size, " bytes"),
-               concat("at most ", kMaxHeaderBytes, " are read; is it a safetensors file?"));
   const std::string_view rest = bytes.substr(kLengthBytes);
   if (header_size > rest.size())
     return bad(concat("the file says that its header has ", header_size, " bytes, but only ", rest.size(), " follow"),
@@ -396,8 +410,8 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::string_view bytes) {
 }
 
 Result<std::vector<StoredTensor>> read_safetensors(const std::string& path) {
-  // Errors of read_file name the file already.
-  Result<std::string> bytes = read_file_or_pipe(path, kMaxFileBytes);
+  // Errors of reading name the file already.
+  Result<std::string> bytes = read_file_or_pipe(path, kMaxFileBytes, check_beginning);
   if (!bytes) return std::move(bytes.error());
   Result<std::vector<StoredTensor>> tensors = parse_safetensors(*bytes);
   if (!tensors)

@@ -86,14 +86,14 @@ void show_kept(Tuned& tuned, FinishedPlan& finished) {
 
 // For later reports of the plan.
 Result<Done> write_search(const Tuned& tuned, const FinishedPlan& finished) {
-  return write_file(concat(finished.folder, "/", kSearchFile),
-                    search_json(finished.plan(), tuned.explored.summary.points));
+  return write_own_file(concat(finished.folder, "/", kSearchFile),
+                        search_json(finished.plan(), tuned.explored.summary.points));
 }
 
 Result<Done> write_times(const FinishedPlan& finished) {
   const std::string file = concat(finished.folder, "/", kTimesFile);
   const std::optional<Estimate>& time = finished.kept ? finished.before : finished.after;
-  if (time) return write_file(file, step_times_json(finished.plan(), time->median, time->low, time->high));
+  if (time) return write_own_file(file, step_times_json(finished.plan(), time->median, time->low, time->high));
   std::error_code ignored;  // of an earlier plan
   std::filesystem::remove(file, ignored);
   return Done{};
@@ -110,7 +110,7 @@ Result<Done> write_report(Tuned& tuned, FinishedPlan& finished, Optimized& made)
   made.report = concat(finished.folder, "/report.html");
   if (Result<Done> written = write_times(finished); !written) return written;
   if (Result<Done> written = write_search(tuned, finished); !written) return written;
-  return write_file(made.report, document_html(report->document));
+  return write_own_file(made.report, document_html(report->document));
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ Result<Done> write_plan(StepPlan& plan, const std::vector<Launch>& launches, con
     plan.kernels = {kKernelFile, std::move(*hash), hash_of_sources(launches, cpu_prelude()), cpu_info().identity()};
     if (Result<Done> recorded = record_kernels(plan); !recorded) return recorded;
   }
-  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+  return write_own_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
 Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches, const GpuKernelCache& kernels,
@@ -114,10 +114,10 @@ Result<Done> write_gpu_plan(StepPlan& plan, const std::vector<Launch>& launches,
   const Result<CubinBundle> cubins = compiled_cubins(plan, launches, kernels);
   if (!cubins) return cubins.error();
   const std::string text = write_bundle(*cubins);
-  if (Result<Done> written = write_file(concat(folder, "/", kGpuKernelFile), text); !written) return written;
+  if (Result<Done> written = write_own_file(concat(folder, "/", kGpuKernelFile), text); !written) return written;
   plan.kernels = {kGpuKernelFile, sha256(text), hash_of_sources(launches, gpu_prelude()), kernels.architecture()};
   if (Result<Done> recorded = record_kernels(plan); !recorded) return recorded;
-  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+  return write_own_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
 Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vector<Launch>& launches,
@@ -137,7 +137,7 @@ Result<Done> write_plan(const Backend& backend, StepPlan& plan, const std::vecto
 }
 
 Result<Done> rewrite_plan(const StepPlan& plan, const std::string& folder) {
-  return write_file(concat(folder, "/", kPlanFile), plan_json(plan));
+  return write_own_file(concat(folder, "/", kPlanFile), plan_json(plan));
 }
 
 bool is_plan(const std::string& path) {

@@ -54,7 +54,7 @@ Result<Done> write_tables(const Document& document, const std::string& folder) {
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
       if (!block.table) continue;
-      if (Result<Done> written = write_file(concat(folder, "/", block.table->id, ".csv"), table_csv(*block.table));
+      if (Result<Done> written = write_own_file(concat(folder, "/", block.table->id, ".csv"), table_csv(*block.table));
           !written)
         return written;
     }
@@ -68,7 +68,7 @@ Result<Done> write_pictures(const Document& document, const std::string& folder)
     for (const Block& block : section.blocks) {
       if (!block.picture) continue;
       if (Result<Done> written =
-              write_file(concat(folder, "/", block.picture->id, ".svg"), picture_svg(*block.picture));
+              write_own_file(concat(folder, "/", block.picture->id, ".svg"), picture_svg(*block.picture));
           !written)
         return written;
     }
@@ -226,7 +226,8 @@ Result<std::string> report_program(const ReportOptions& options) {
     if (Result<Done> written = write_pictures(*document, options.svg); !written) return written.error();
   }
   const std::string out = report_file(options);
-  if (Result<Done> written = write_file(out, document_html(*document)); !written) return written.error();
+  const auto write = options.out.empty() ? write_own_file : write_file;
+  if (Result<Done> written = write(out, document_html(*document)); !written) return written.error();
   if (options.open) {
     if (Result<Done> opened = open_in_browser(out); !opened) return opened.error();
   }

@@ -151,6 +151,44 @@ TEST_F(FileTest, ALinkStaysAndItsTargetIsReplaced) {
   ASSERT_TRUE(write_file(path("dangling"), "made"));
   EXPECT_EQ(*read_file(path("far/not_yet"), 100), "made");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "far"), fs::directory_iterator()), 2);
+  fs::create_symlink("absent/f", path("nowhere"));
+  EXPECT_FALSE(write_file(path("nowhere"), "lost"));
+  EXPECT_TRUE(fs::is_symlink(path("nowhere")));
+}
+
+// A folder from elsewhere may have them in place of a file that we are about to write.
+TEST_F(FileTest, LinksAndPipesInPlaceOfOurOwnFilesAreReplaced) {
+  ASSERT_TRUE(write_file(path("victim"), "precious"));
+  fs::create_symlink("victim", path("link"));
+  fs::create_symlink("absent/f", path("dangling"));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const char* const name : {"link", "dangling", "pipe", "new"}) {
+    ASSERT_TRUE(write_own_file(path(name), "ours"));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path(name))));
+    EXPECT_EQ(*read_file(path(name), 100), "ours");
+  }
+  EXPECT_EQ(*read_file(path("victim"), 100), "precious");
+  EXPECT_EQ(entries(), 5);
+}
+
+TEST_F(FileTest, APrivateFileStaysPrivate) {
+  const auto mode_of = [&](const std::string& name) {
+    struct stat status {};
+    EXPECT_EQ(stat(path(name).c_str(), &status), 0);
+    return status.st_mode & 0777U;
+  };
+  const mode_t before = umask(0022);
+  ASSERT_TRUE(write_file(path("f"), "old"));
+  EXPECT_EQ(mode_of("f"), 0644U);
+  fs::create_symlink("f", path("link"));
+  for (const auto& [mode, wanted] : {std::pair{0600U, 0600U}, {0640U, 0640U}, {0666U, 0644U}, {0777U, 0644U}}) {
+    for (const char* const name : {"f", "link"}) {
+      ASSERT_EQ(chmod(path("f").c_str(), mode), 0);
+      ASSERT_TRUE(write_file(path(name), "new"));
+      EXPECT_EQ(mode_of("f"), wanted);
+    }
+  }
+  umask(before);
 }
 
 // A temporary file whose name can be guessed could be a link that another user put there.

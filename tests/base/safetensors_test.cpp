@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "frontend/limited.h"
 
 namespace millrace {
 namespace {
@@ -293,6 +294,22 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
         EXPECT_EQ(parsed.error().kind, ErrorKind::bad_input) << "byte " << at << " bit " << bit;
       }
     }
+}
+
+// Their first bytes show that they are not tensors; reading on would fill the memory.
+TEST(Safetensors, EndlessDevicesAreRefused) {
+  const LimitedOutcome outcome = run_limited([](int) {
+    for (const char* const device : {"/dev/zero", "/dev/urandom"}) {
+      const Result<Tensors> read = read_safetensors(device);
+      if (read || to_string(read.error()).find(device) == std::string::npos) return 1;
+    }
+    return 0;
+  });
+  EXPECT_TRUE(outcome.exited);
+  EXPECT_EQ(outcome.code, 0);
+  if (!kSanitized) {
+    EXPECT_LE(outcome.megabytes, kMegabytesAllowed);
+  }
 }
 
 TEST(Safetensors, ErrorsNameTheFile) {

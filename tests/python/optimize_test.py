@@ -392,6 +392,28 @@ class OutputTest(OptimizeTest):
             self.assertGreater((self.folder / "target").stat().st_size, 0, command)
             (self.folder / "target").unlink()
 
+    def test_links_in_the_folder_of_a_plan_are_not_followed(self) -> None:
+        """An archive with a plan may contain them."""
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        folder, precious = self.folder / "small.plan", self.folder / "precious"
+        names = ["report.html", "plan.json", "search.json", "times.json", "kernels.so"]
+        tables = ("report", "small.plan", "--csv", "tables", "--svg", "tables")
+        self.succeed(*tables)
+        made = [*(folder / name for name in names), *(self.folder / "tables").iterdir()]
+        precious.write_text("precious")
+
+        def plant(paths: list[Path]) -> None:
+            for path in paths:
+                path.unlink(missing_ok=True)
+                path.symlink_to(precious)
+
+        plant([made[0], *made[len(names):]])
+        self.succeed(*tables)
+        self.assertEqual(precious.read_text(), "precious")
+        plant(made[:len(names)])
+        self.succeed("optimize", "small.py", "--budget", "1s")
+        self.assertEqual(precious.read_text(), "precious")
+
     def test_a_closed_stream_does_not_become_a_file(self) -> None:
         """Otherwise messages would be written into a result or the database."""
         (self.folder / "large.py").write_text(TINY.replace("N = 64", "N = 100_000"))
@@ -421,6 +443,21 @@ class OutputTest(OptimizeTest):
         for path in (data, *data.iterdir()):
             path.chmod(path.stat().st_mode | 0o200)
 
+    def test_texts_of_imported_rows_are_printed_without_control_characters(self) -> None:
+        self.environment.update(self.pretended())
+        self.succeed("explore", "small.py", "--exhaustive")
+        rows = self.rows()
+        rows[0].update(outcome="wrong", seconds=0, low=0, high=0, samples=0, detail="\x9b31m\nerror: fake")
+        (self.folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+        self.succeed("db", "import", "rows.jsonl", "--db", "other.db")
+        for command in ("explore", "optimize"):
+            text = self.millrace(command, "small.py", "--budget", "0s", "--db", "other.db").stdout
+            if command == "explore":
+                self.assertIn(r"the first that failed: ", text)
+                self.assertIn(r"\x9b31m", text)
+            self.assertNotIn("\x9b", text)
+            self.assertNotIn("\nerror: fake", text)
+
     def test_a_limit_of_file_sizes_is_an_error(self) -> None:
         done = subprocess.run(
             ["sh", "-c", 'ulimit -f 0; exec "$0" run small.py --out r.safetensors', BINARY], cwd=self.folder,
@@ -437,10 +474,10 @@ class OutputTest(OptimizeTest):
 
 
 class StoppedTest(OptimizeTest):
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
+    def start(self, *arguments: str, interrupts=signal.SIG_DFL, **environment: str) -> subprocess.Popen:
         process = subprocess.Popen(
             [BINARY, *arguments], cwd=self.folder, env={**self.environment, **environment}, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),
         )
         self.addCleanup(process.communicate)
         return process
@@ -468,6 +505,16 @@ class StoppedTest(OptimizeTest):
         for row in kept:
             self.assertIn(row, after, "a row was measured again, or lost")
 
+    def test_an_interrupt_that_the_caller_ignores_does_not_end_it(self) -> None:
+        """A script that starts a command with & makes it ignore interrupts of the terminal."""
+        self.environment.update(self.pretended())
+        process = self.start("explore", "small.py", "--exhaustive", interrupts=signal.SIG_IGN)
+        self.wait_for_rows(1)
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=self.seconds)
+        self.assertEqual(process.returncode, DONE, message)
+        self.assertNotIn("interrupted", message)
+
     def test_folders_of_killed_compilers_disappear(self) -> None:
         """Probes run in the cache, where the next command removes what a killed one left."""
         cache, temporary = self.folder / "cache", self.folder / "temporary"
@@ -479,18 +526,18 @@ class StoppedTest(OptimizeTest):
         own = {"MILLRACE_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
         process = self.start("explore", "small.py", MILLRACE_CXX=str(slow), **own)
         for _ in range(600):
-            if list(cache.glob("tmp.*")):
+            if list(cache.glob("millrace-tmp.*")):
                 break
             time.sleep(0.05)
         process.kill()
         process.communicate(timeout=30)
         self.assertEqual(list(temporary.iterdir()), [])
-        left = list(cache.glob("tmp.*"))
+        left = list(cache.glob("millrace-tmp.*"))
         self.assertTrue(left)
         for folder in left:
             os.utime(folder, (0, 0))
         self.succeed("explore", "small.py", "--budget", "0s", **own)
-        self.assertEqual(list(cache.glob("tmp.*")), [])
+        self.assertEqual(list(cache.glob("millrace-tmp.*")), [])
         self.assertEqual(list(temporary.iterdir()), [])
 
     def test_what_a_compiler_started_ends_too(self) -> None:

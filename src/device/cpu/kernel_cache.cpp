@@ -258,7 +258,7 @@ Result<std::string> KernelCache::compile_together(const std::vector<KernelSource
       error.diagnostics.front().message = concat("kernels do not compile: ", error.diagnostics.front().message);
     return error;
   }
-  if (const Result<Done> written = write_file(output_path, outcome.object->bytes); !written) return written.error();
+  if (const Result<Done> written = write_own_file(output_path, outcome.object->bytes); !written) return written.error();
   return outcome.object->sha256;
 }
 

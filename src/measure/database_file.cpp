@@ -4,16 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "base/quote.h"
 #include "base/text.h"
 
 namespace millrace {
 namespace {
+
+constexpr std::array<const char*, 3> kSqlitesOwn = {"-wal", "-shm", "-journal"};  // what it adds to the file's name
 
 // No function here opens an existing database: closing it would drop the locks of all of this process's connections.
 
@@ -49,15 +53,22 @@ Result<std::string> readable_database_file(const std::string& path) {
         ErrorKind::bad_input,
         concat("'", path, "' is ", S_ISDIR(status.st_mode) ? "a directory" : "not a plain file", ", not a database"),
         "pass a file with --db");
+  for (const char* const suffix : kSqlitesOwn) {
+    const std::string own = concat(real.get(), suffix);
+    if (stat(own.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      return Error::make(ErrorKind::bad_input, concat("'", own, "' is not a plain file; SQLite would wait for it"),
+                         "remove it, or pass another database with --db");
+  }
   return std::string(real.get());
 }
 
 Result<std::string> own_database_file(const std::string& path) {
   Result<std::string> file = readable_database_file(path);
   if (!file) return file;
-  for (const char* const suffix : {"", "-wal", "-shm", "-journal"}) {
+  std::vector<std::string> files = {*file};
+  for (const char* const suffix : kSqlitesOwn) files.push_back(*file + suffix);
+  for (const std::string& one : files) {
     struct stat status {};
-    const std::string one = *file + suffix;
     if (stat(one.c_str(), &status) != 0) continue;  // SQLite's own files may not exist
     const Result<Done> ours = check_ours(one, status);
     if (!ours) return ours.error();

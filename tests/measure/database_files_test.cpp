@@ -53,6 +53,18 @@ TEST_F(DatabaseTest, ThingsThatAreNotDatabases) {
   EXPECT_FALSE(fs::exists(path("absent.db")));
 }
 
+// In a folder that others may write, somebody else could put a pipe there.
+TEST_F(DatabaseTest, PipesInPlaceOfSqlitesFilesAreRefused) {
+  made(numbered_rows(3));
+  for (const char* const suffix : {"-journal", "-wal", "-shm"}) {
+    fs::remove(path() + suffix);
+    ASSERT_EQ(mkfifo((path() + suffix).c_str(), 0600), 0);
+    for (const DatabaseAccess access : {DatabaseAccess::read, DatabaseAccess::merge, DatabaseAccess::write})
+      expect_error(Database::open(path(), access), ErrorKind::bad_input, "not a plain file");
+    fs::remove(path() + suffix);
+  }
+}
+
 TEST_F(DatabaseTest, AnotherProgramsDatabaseIsLeftAlone) {
   write_bytes(path(), "");
   ASSERT_TRUE(SqliteConnection::open(path(), SqliteMode::write, 0)->run("CREATE TABLE theirs(x)"));

@@ -233,6 +233,22 @@ class ReportTest(unittest.TestCase):
                         self.assertEqual(browser.evaluate("useCheck()"), [])
                         self.assertEqual(browser.complaints(), [])
 
+    @unittest.skipUnless(CHROMIUM, "no Chromium: reports are not opened")
+    def test_the_graph_keeps_its_middle_in_another_window(self) -> None:
+        middle = """{
+            const view = document.querySelector(".viewer figure:not([hidden]) svg").viewBox.baseVal;
+            new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+              done([view.x + view.width / 2, view.y + view.height / 2]))));
+        }"""
+        with Chromium() as browser:
+            self.load(browser, "scaled", 1400, False)
+            before = browser.evaluate(middle)
+            for shape in ("display: none", "width: 300px; height: 200px", ""):
+                browser.evaluate(f'document.querySelector(".viewer figure:not([hidden]) .scroll").style = "{shape}"; 0')
+                after = browser.evaluate(middle)
+                self.assertAlmostEqual(before[0], after[0], delta=1, msg=shape)
+                self.assertAlmostEqual(before[1], after[1], delta=1, msg=shape)
+
     def not_reached(self, browser: Chromium) -> list[str]:
         count = browser.evaluate(f"{{ {USABLE} }}")
         self.assertGreater(count, 20)
@@ -276,7 +292,8 @@ class ReportTest(unittest.TestCase):
             "outside the page": 'document.querySelector("h1").style.marginLeft = "-400px"',
             "wide in a window": 'document.querySelector("h2").style.width = "3000px"',
             "contrast": 'document.querySelector("figcaption").style.color = "#bbbbbb"',
-            'polygon "violin': 'document.querySelector("#picture_violins_contractions polygon.violin").style.stroke = "#ffffff"',
+            'rect "buffer': 'const thin = document.querySelector("#picture_memory rect.buffer"); thin.setAttribute("height", 1); '
+                            'thin.style.stroke = "#ffffff"',
             'rect "node': 'document.querySelector("#picture_timeline .node").style = "fill: #f0e442; stroke: none"',
             "no legend": 'document.querySelector("#picture_memory .legend").remove()',
             "where the JSON has": 'document.querySelector("#table_launches td.number").dataset.v = "-1"',

@@ -29,6 +29,11 @@
       this.x = Math.max(-0.8 * seen.w, Math.min(this.x, this.width - 0.2 * seen.w));
       this.y = Math.max(-0.8 * seen.h, Math.min(this.y, this.height - 0.2 * seen.h));
       this.svg.setAttribute("viewBox", `${this.x} ${this.y} ${seen.w} ${seen.h}`);
+      this.middle = { x: this.x + seen.w / 2, y: this.y + seen.h / 2 };
+    }
+    // The frame has another size: what was in the middle stays there. A frame without a size shows nothing to keep.
+    resize() {
+      if (this.opened && this.frame.clientWidth > 0 && this.frame.clientHeight > 0) this.look(this.middle.x, this.middle.y, this.scale);
     }
     fitting() { const { w, h } = this.size(); return Math.min(w / this.width, h / this.height, 1.5); }
     look(x, y, scale) {  // with that point in the middle
@@ -147,7 +152,7 @@
       root.classList.add("ready");
       for (const stage of this.stages) {
         listen(stage, (mark) => this.pick(stage, mark));
-        new ResizeObserver(() => { if (stage.opened && stage === this.shown) stage.apply(); }).observe(stage.frame);
+        new ResizeObserver(() => stage.resize()).observe(stage.frame);
       }
       this.tables();
       this.turn(this.shown.step, this.shown.pass);

@@ -1,6 +1,7 @@
 #include "report/answers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -8,7 +9,6 @@
 #include "report/exploration_report.h"
 #include "report/html/pictures.h"
 #include "report/html/svg.h"
-#include "report/layout_reasons.h"
 #include "report/traffic.h"
 
 namespace millrace {
@@ -52,6 +52,17 @@ std::string most_bytes(const ReportArtefacts& artefacts, const StepMetrics& metr
                                                      " with ", short_bytes(most->bytes), "."));
 }
 
+// The choice of this kind with the largest difference to the other layout's time; null if there is none.
+const LayoutReason* largest(const std::vector<LayoutReason>& reasons, LayoutChoice choice) {
+  const auto difference = [](const LayoutReason& reason) { return std::abs(reason.seconds - reason.other_seconds); };
+  const LayoutReason* found = nullptr;
+  for (const LayoutReason& reason : reasons) {
+    if (reason.choice != choice || reason.seconds == kNoTime || reason.other_seconds == kNoTime) continue;
+    if (found == nullptr || difference(reason) > difference(*found)) found = &reason;
+  }
+  return found;
+}
+
 std::string layouts(const std::vector<LayoutReason>& reasons) {
   std::map<LayoutChoice, int> counts;
   int converted = 0;
@@ -74,8 +85,8 @@ std::string layouts(const std::vector<LayoutReason>& reasons) {
       "Of the ",
       std::accumulate(counts.begin(), counts.end(), 0, [](int sum, const auto& one) { return sum + one.second; }),
       " tensors in memory, ", join(texts, ", "),
-      converted > 0 ? concat("; ", converted, " exist in a second layout, by a conversion") : "",
-      ". The table of layouts under \"The selection\" gives the reason for each tensor.");
+      converted > 0 ? concat("; ", converted, " exist in a second layout, by a conversion") : "", ".",
+      layouts_that_matter(reasons), " The table of layouts under \"The selection\" gives the reason for each tensor.");
 }
 
 std::string distance(const ReportArtefacts& artefacts, const StepMetrics& metrics) {
@@ -140,6 +151,18 @@ std::string what_next(const ReportArtefacts& artefacts, const StepMetrics& metri
 }
 
 }  // namespace
+
+std::string layouts_that_matter(const std::vector<LayoutReason>& reasons) {
+  std::string text;
+  if (const LayoutReason* const gain = largest(reasons, LayoutChoice::fastest); gain != nullptr)
+    text +=
+        concat(" Most is gained by ", gain->tensor, " as ", gain->layout, ": its launches can take ",
+               shown_seconds(gain->seconds), ", and as ", gain->other, " ", shown_seconds(gain->other_seconds), ".");
+  if (const LayoutReason* const loss = largest(reasons, LayoutChoice::for_others); loss != nullptr)
+    text += concat(" Most is given up by ", loss->tensor, " as ", loss->layout, ": up to ",
+                   shown_seconds(loss->seconds - loss->other_seconds), " against ", loss->other, ".");
+  return text;
+}
 
 std::string tensor_to_free(const ReportArtefacts& artefacts) {
   const std::vector<LayoutReason> reasons = layout_reasons(artefacts.plan, artefacts.measurements);

@@ -5,12 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "report/layout_reasons.h"
 #include "report/metrics.h"
 
 namespace millrace {
 
 std::vector<std::pair<std::string, std::string>> answers_of(const ReportArtefacts& artefacts,
                                                             const StepMetrics& metrics);
+
+// Names the tensor that gains most by its layout, and the one that gives up most for others; each begins with a blank.
+std::string layouts_that_matter(const std::vector<LayoutReason>& reasons);
 
 // A caller's tensor whose layout Millrace might choose: the one with the largest gain, else any; empty: none.
 std::string tensor_to_free(const ReportArtefacts& artefacts);

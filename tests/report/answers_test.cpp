@@ -41,6 +41,31 @@ TEST(Answers, EveryQuestionHasAnAnswerWithNumbers) {
   EXPECT_NE(answers[1].second.find("Of the tensors, "), std::string::npos);
 }
 
+TEST(Answers, TheLayoutsThatMatterMostAreNamed) {
+  LayoutReason little;
+  little.tensor = "little";
+  little.layout = "BJ";
+  little.other = "JB";
+  little.choice = LayoutChoice::fastest;
+  little.seconds = 4;
+  little.other_seconds = 5;
+  LayoutReason much = little;
+  much.tensor = "much";
+  much.other_seconds = 7;
+  LayoutReason alone = little;
+  alone.tensor = "alone";
+  alone.other_seconds = kNoTime;
+  LayoutReason loser = little;
+  loser.tensor = "loser";
+  loser.choice = LayoutChoice::for_others;
+  loser.other_seconds = 2;
+  EXPECT_EQ(
+      layouts_that_matter({little, much, alone, loser}),
+      " Most is gained by much as BJ: its launches can take 4.00 s, and as JB 7.00 s. Most is given up by loser as "
+      "BJ: up to 2.00 s against JB.");
+  EXPECT_EQ(layouts_that_matter({alone}), "");
+}
+
 // The byte model's times are no measurements: they say neither how far the bound is nor what a launch could gain.
 TEST(Answers, EstimatesAreNotGivenAsMeasurements) {
   ReportSample sample;

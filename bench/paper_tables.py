@@ -26,7 +26,7 @@ from peers.environment import ROOT  # noqa: E402
 sys.path.insert(0, str(ROOT / "tests/python"))
 import paper_rows  # noqa: E402
 
-# From data sheets: flop/s in half precision on Tensor Cores (dense), bytes/s of memory.
+# Limits from data sheets: flop/s in half precision on Tensor Cores (dense), bytes/s of memory.
 DATA_SHEETS = {"H200": tables.Limits(989.4e12, 4.8e12), "H100": tables.Limits(989.4e12, 3.35e12),
                "A100": tables.Limits(312e12, 2.039e12), "V100": tables.Limits(125e12, 0.9e12)}
 

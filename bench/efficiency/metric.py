@@ -30,7 +30,7 @@ def counted_row(launch: Launch, kernels: list[Kernel], ceilings: Ceilings) -> di
 
 
 def modelled_row(launch: Launch, seconds: float, ceilings: Ceilings) -> dict:
-    """Without counters: assumes that nothing moved twice."""
+    """Without counters it is assumed that nothing moved twice."""
     return _row(launch, launch.least_bytes, seconds, ceilings)
 
 

@@ -45,7 +45,7 @@ def draw(case: Case, seed: int = 1) -> dict[str, torch.Tensor]:
 
 
 def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Of x[..., rows, columns]: the halves of its columns are swapped."""
+    """The rotation of x[..., rows, columns]: the halves of its columns are swapped."""
     first, second = x.chunk(2, -1)
     return x * cos + torch.cat([-second, first], -1) * sin
 

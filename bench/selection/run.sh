@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds and runs selection.cpp: how long selection takes on generated measurements, and how small its proven gap is.
-# With an argument, only the problems whose name contains it: layer, deep, skips or chain.
+# With an argument, it runs only the problems whose name contains it: layer, deep, skips or chain.
 set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p build/selection

@@ -10,7 +10,7 @@ _STEPS = 4
 
 
 def busy_seconds(step: Callable[[], object]) -> float:
-    """Of a step: the time in which at least one kernel or copy runs."""
+    """The time of a step in which at least one kernel or copy runs."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(_STEPS):

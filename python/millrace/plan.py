@@ -83,7 +83,7 @@ class Plan:
         return _named(self.results, name, "result")
 
     def gradient(self, name: str) -> TensorInfo:
-        """Of an argument or of a result: "d_x"."""
+        """The gradient of an argument or of a result: "d_x"."""
         return _named(self.argument_gradients + self.result_gradients, name, "gradient")
 
     def forward(self, arguments: Sequence, seed: int = 0, step: int = 0) -> tuple[list[np.ndarray], Forward]:

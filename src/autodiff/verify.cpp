@@ -59,7 +59,7 @@ Result<Done> verify(const TrainingGraph& training) {
   }
   for (size_t k = 0; k < graph.results.size(); ++k) {
     if (!same_shape(graph, training.result_gradients[k], graph.results[k].tensor))
-      return broken(concat("the gradient of result ", graph.results[k].name, " has another shape than the result"));
+      return broken(concat("the gradient of result ", graph.results[k].name, " does not have the result's shape"));
   }
   const std::vector<OperatorId> producers = producers_of(graph);
   for (size_t k = 0; k < graph.arguments.size(); ++k) {
@@ -70,7 +70,7 @@ Result<Done> verify(const TrainingGraph& training) {
     if (!gradient.valid()) continue;
     if (!producers[gradient.at()].valid()) return broken(concat("no operator writes the gradient of ", argument.name));
     if (!same_shape(graph, gradient, graph.arguments[k]))
-      return broken(concat("the gradient of ", argument.name, " has another shape than the argument"));
+      return broken(concat("the gradient of ", argument.name, " does not have the argument's shape"));
   }
   for (const Kept& entry : training.kept) {
     if (!known(entry.tensor)) return broken("a kept tensor does not exist");

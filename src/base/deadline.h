@@ -13,7 +13,7 @@ class Deadline {
   static Deadline never() { return Deadline(std::numeric_limits<double>::infinity()); }
   static Deadline after(double seconds) { return Deadline(now() + seconds); }
 
-  // On the clock of base/clock.h; infinite: never.
+  // A time on the clock of base/clock.h; infinite: never.
   double at() const { return at_; }
   bool is_never() const { return at_ == std::numeric_limits<double>::infinity(); }
   bool passed() const { return now() >= at_; }

@@ -44,7 +44,7 @@ bool is_plain(char c) {
          std::string_view("/._-+:=@%").find(c) != std::string_view::npos;
 }
 
-// As bash and zsh read what cannot be printed: $'…', in which a backslash escapes.
+// Quotes as bash and zsh read what cannot be printed: $'…', in which a backslash escapes.
 std::string with_escapes(std::string_view text) {
   std::string made = "$'";
   for (size_t at = 0; at < text.size(); ++at) {

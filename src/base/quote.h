@@ -12,7 +12,7 @@ std::string printable(std::string_view text);
 // The same on one line: line ends and tabs are escapes, too.
 std::string printable_line(std::string_view text);
 
-// With all lines but the first one indented: a line end in a name must not look like the end of a message.
+// Indents all lines but the first one: a line end in a name must not look like the end of a message.
 std::string indented(std::string_view text);
 
 // A word for a shell command that the user may copy: quoted if it contains more than letters, digits and /._-+:=@%. A

@@ -30,7 +30,7 @@ Error start_error(const std::string& program, int number) {
   return Error::make(ErrorKind::failed, concat("cannot start '", program, "': ", std::strerror(number)));
 }
 
-// Neither end is 0, 1 or 2, which the child replaces.
+// Neither end may be 0, 1 or 2, which the child replaces.
 bool make_pipe(Pipe& pipe) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;

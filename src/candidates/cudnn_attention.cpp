@@ -46,7 +46,7 @@ class CudnnAxesFinder {
   }
   bool has_group(Operand operand) const { return attention_.axes[operand].query >= 0; }
 
-  // As q stores them, outermost first: no other order can be merged.
+  // The indices as q stores them, outermost first: no other order can be merged.
   void sort_by_stride(std::vector<size_t>& indices) const {
     std::sort(indices.begin(), indices.end(),
               [&](size_t l, size_t r) { return batch_stride(Operand::q, l) > batch_stride(Operand::q, r); });

@@ -43,7 +43,7 @@ class PartitionSet {
   const std::vector<std::vector<TensorId>>& contiguous_groups() const { return found_.contiguous_groups; }
   std::vector<ChoicePoint> choice_points() const;
 
-  // Operators that epilogues can absorb. Of one kernel, they absorb all of these or none.
+  // Operators that epilogues can absorb. Of the members of one kernel, they absorb either all of these or none.
   std::vector<OperatorId>& absorbable() { return rules_.absorbable; }
   const std::vector<OperatorId>& absorbable() const { return rules_.absorbable; }
 

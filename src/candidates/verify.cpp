@@ -100,7 +100,7 @@ class Check {
         return concat("has ", name(tensors[k]), " in a layout outside its domain");
       const bool written = k >= own.reads.size();
       const bool allowed = written && domain.pinned >= 0 ? layout == domain.pinned : domain.allows(layout);
-      if (!allowed) return concat("has ", name(tensors[k]), " in another layout than the pinned one");
+      if (!allowed) return concat("has ", name(tensors[k]), " in a layout other than the pinned one");
     }
     if (!std::isfinite(candidate.estimate) || candidate.estimate < 0) return "has no valid estimate";
     return std::visit([&](const auto& config) { return check(own, config); }, candidate.config);

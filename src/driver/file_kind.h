@@ -14,7 +14,7 @@ enum class FileKind { program, plan, measurements };
 // Decides by the text alone; nothing is verified.
 FileKind kind_of(std::string_view text);
 
-// An error if the file is known to be of another kind than `wanted`.
+// An error if the file is known to be of a kind other than `wanted`.
 Result<Done> check_kind(const std::string& path, std::string_view text, FileKind wanted);
 
 // The text of a program; an error if a plan or measurements are given.

@@ -57,7 +57,7 @@ Result<Done> verify(const TrainingGraph& training, const FusedGraph& fused) {
     for (const OperatorId member : group.members) {
       const Operator& op = graph.operators[member.at()];
       if (ran[member.at()]) return broken(concat(op.name, " is in two groups"));
-      if (op.pass != group.pass) return broken(concat(op.name, " is in another pass than its group"));
+      if (op.pass != group.pass) return broken(concat(op.name, " is not in its group's pass"));
       if (op.kind == OperatorKind::contraction && group.members.size() > 1)
         return broken(concat(op.name, " is a contraction in a kernel"));
       for (const Access& input : op.inputs) {

@@ -54,11 +54,11 @@ class AttentionMatch {
   OperatorId only(OperatorKind kind, TensorId tensor, Pass pass) const;
   // Records the roles of a tensor's axes; false if they are not exactly `wanted`.
   bool note(AttentionTensor& into, TensorId tensor, const Roles& axes, const Roles& wanted);
-  // `others` and the inner indices.
+  // Returns `others` and the inner indices.
   Roles with_inner(Roles others) const;
-  // `others` and the batch indices.
+  // Returns `others` and the batch indices.
   Roles with_batch(Roles others) const;
-  // `others` and the batch indices that keys have too.
+  // Returns `others` and the batch indices that keys have too.
   Roles with_batch_of_keys(Roles others) const;
   // The indices that the gradients of keys and values are summed over.
   Roles queries_and_groups() const;

@@ -96,7 +96,7 @@ class RowFinder {
     }
   }
 
-  // Tensors that the attention also reads in another role than an operand's, such as keys that are values too.
+  // Tensors that the attention also reads in a role other than an operand's, such as keys that are values too.
   std::set<TensorId> tensors_read_besides(const AttentionTensor& other) const {
     std::set<TensorId> made = {other.tensor, attention_.v.tensor, attention_.d_o.tensor};
     for (const ScoreExpression* const score : {&attention_.score, &attention_.gradients}) {

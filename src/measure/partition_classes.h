@@ -121,7 +121,7 @@ class PartitionClasses {
   // Stops trying a class, and uses the expected time of its baselines.
   void give_up(size_t partition_class);
   bool is_given_up(size_t partition_class) const { return classes_[partition_class].given_up; }
-  // Of classes that are not deferred.
+  // Counts only classes that are not deferred.
   bool has_baselines_left() const;
   void defer(size_t partition_class) { classes_[partition_class].deferred = true; }
   // Ends all deferrals. Returns whether there was one.
@@ -180,7 +180,7 @@ class PartitionClasses {
   std::deque<std::vector<Candidate>> grown_;      // trials point to them
   std::vector<std::unique_ptr<Candidate>> late_;  // likewise
   std::set<TensorId> touched_;                    // tensors that some partition reads or writes
-  std::set<TensorId> converted_;                  // tensors of partitions that need other layouts than the program's
+  std::set<TensorId> converted_;                  // tensors of partitions that need layouts other than the program's
   ConfigKinds kinds_;
   Ratios ratios_;   // of all partitions, by config family
   Ratios earlier_;  // of earlier runs, by config family and shape

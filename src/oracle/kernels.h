@@ -105,8 +105,8 @@ ORACLE_FUNCTION bool keeps(const Task& task, u64 element) {
   return static_cast<i64>(draw) >= (threshold < 65535 ? threshold : 65535);
 }
 
-// To the nearest value with `mantissa` bits after the point, ties to even. Adding and subtracting a number whose last
-// bit has the weight of the result's last bit rounds to that bit.
+// Rounds to the nearest value with `mantissa` bits after the point, ties to even. Adding and subtracting a number whose
+// last bit has the weight of the result's last bit rounds to that bit.
 ORACLE_FUNCTION double rounded(const Task& task, double x) {
   if (task.mantissa == 0 || x == 0) return x;
   double quantum = 1;

@@ -25,7 +25,8 @@ using DrawRules = std::vector<DrawRule>;  // one per tensor of the graph
 // The rules of all tensors. Trials also draw what other kernels compute, in the range that it has for drawn arguments.
 DrawRules draw_rules(const Graph& graph);
 
-// A drawn element, from a number that is uniform in [-1, 1); not rounded to the type. Of a boolean it is the sign.
+// A drawn element, from a number that is uniform in [-1, 1); not rounded to the type. The value of a boolean is its
+// sign.
 double drawn_value(const DrawRule& rule, double uniform);
 
 // The root mean square of the numbers.

@@ -47,8 +47,8 @@ template <size_t kAccesses>
 using LoopNest = std::span<const Loop<kAccesses>>;
 
 // Calls run(loops, first) once. If the nest has many points, calls it on several threads instead, for slices of the
-// longest loop among those that `may_split` allows: points in different slices are independent. Not a template over
-// `run`: that would compile it again for each formula.
+// longest loop among those that `may_split` allows: points in different slices are independent. It is not a template
+// over `run`, which would be compiled again for each formula.
 template <size_t kAccesses>
 void share_loops(const std::vector<Loop<kAccesses>>& loops, const Offsets<kAccesses>& first, int64_t points,
                  const std::function<bool(const Loop<kAccesses>&)>& may_split,

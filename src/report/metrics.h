@@ -92,7 +92,7 @@ double step_seconds(const StepMetrics& metrics);
 
 StepMetrics measure_step(const ReportArtefacts& artefacts);
 
-// As a fraction of the fastest seen; 0 if unknown.
+// The rate as a fraction of the fastest seen; 0 if unknown.
 double fraction_of_peak(const Piece& piece, const Peaks& peaks);
 // The paper's memory usage efficiency Q/D · B/B̂.
 double mue(const Piece& piece, const Peaks& peaks);

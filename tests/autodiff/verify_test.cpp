@@ -40,9 +40,9 @@ TEST(VerifyTraining, OneGradientPerResultAndPerArgument) {
 }
 
 TEST(VerifyTraining, GradientsHaveTheShapeOfTheirTensors) {
-  expect_message("invalid training graph: the gradient of result result has another shape than the result",
+  expect_message("invalid training graph: the gradient of result result does not have the result's shape",
                  [](TrainingGraph& t) { t.result_gradients[0] = t.argument_gradients[0]; });
-  expect_message("invalid training graph: the gradient of x has another shape than the argument",
+  expect_message("invalid training graph: the gradient of x does not have the argument's shape",
                  [](TrainingGraph& t) { t.argument_gradients[0] = t.argument_gradients[1]; });
 }
 

@@ -149,7 +149,7 @@ TEST(Safetensors, EveryHalfPatternSurvives) {
 }
 
 TEST(Safetensors, NaNStaysNaN) {
-  // A payload in the low bits only must not become an infinity.
+  // A NaN whose payload is in the low bits only must not become an infinity.
   const double low = std::bit_cast<double>(uint64_t{0x7FF0000000000001});
   for (const StoredType type : {StoredType::f64, StoredType::f32, StoredType::f16, StoredType::bf16})
     for (const double value : stored(type, {kNaN, -kNaN, low})) EXPECT_TRUE(std::isnan(value));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""run.py [NAME...]: runs campaigns, slice by slice in turn, and continues where they stopped. Without names, those that
-have not reached their goal.
+"""run.py [NAME...]: runs campaigns, slice by slice in turn, and continues where they stopped. Without names, it runs
+those that have not reached their goal.
 
     tests/campaigns/run.py --minutes 60              all of them
     tests/campaigns/run.py kills --minutes 5         one of them

@@ -168,7 +168,7 @@ TEST_F(Violations, OfCandidates) {
 
 TEST_F(Violations, OfPinnedLayouts) {
   for (const bool written : {false, true}) {
-    expect("in another layout than the pinned one", [&](Candidates& c) {
+    expect("in a layout other than the pinned one", [&](Candidates& c) {
       for (PartitionCandidates& one : c.partitions) {
         const size_t position = written ? one.partition.reads.size() : 0;
         const std::vector<TensorId> tensors = tensors_of(one.partition);

@@ -11,7 +11,7 @@ namespace millrace {
 
 using RowFault = std::function<void(RowExpression&)>;
 
-// Of the first program of row_family.h. A fault may leave an expression as it is.
+// Faults of the first program of row_family.h. A fault may leave an expression as it is.
 inline std::vector<RowFault> row_faults() {
   const auto of_node = [](const auto& is_one, const auto& change) {
     return RowFault([=](RowExpression& rows) {

@@ -75,7 +75,7 @@ class AttentionTrials : public ScratchTest {
     compiler_ = emulated::make_compiler();
   }
 
-  // Some candidates of both passes, spread over all. Under a sanitizer the first and the last.
+  // Some candidates of both passes, spread over all. Under a sanitizer it has the first and the last one only.
   void try_some(size_t most) {
     const size_t count = kSanitized ? 2 : most;
     for (const PartitionCandidates& each : candidates_.partitions) {

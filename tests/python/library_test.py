@@ -298,7 +298,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual([path.name for path in folder.iterdir()], ["lock"])
 
     def test_cmake_may_be_started_anywhere(self):
-        # As pip and Ninja do.
+        # pip and Ninja start it in other folders.
         done = subprocess.run(["cmake", "-S", ROOT, "-B", self.folder / "build", "-G", "Ninja"], cwd="/",
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)

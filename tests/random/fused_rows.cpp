@@ -205,7 +205,7 @@ class Rows {
     const PassedTensor<Scalar>& passed = found->second;
     if (passed.folded) complain(concat(op(member).name, " reads ", name, ", which no row has"));
     if (passed.rows[*element] != row_ || !same_point(passed.points[*element], in_group(member, point)))
-      complain(concat(op(member).name, " reads ", name, " at another point than where it was written"));
+      complain(concat(op(member).name, " reads ", name, " at a point other than where it was written"));
     return passed.values[*element];
   }
 

@@ -142,7 +142,7 @@ testing::AssertionResult complains(const std::string& complaint, const std::stri
   return testing::AssertionFailure() << "says '" << complaint << "', not '" << part << "'";
 }
 
-const char* const kElsewhere = "at another point than where it was written";
+const char* const kElsewhere = "at a point other than where it was written";
 
 // w · concatenate(exp(a), -b), along an inner or an outer index.
 OneGroup concatenation(size_t outer) {

@@ -63,7 +63,7 @@ def dump(folder, cpu_prelude=CPU_PRELUDE, cuda_prelude=CUDA_PRELUDE, kernels=Non
 
 
 def compare(old, new):
-    """Of dumps with these arguments: the exit code, and what was printed."""
+    """Runs it on dumps with these arguments: the exit code, and what was printed."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):

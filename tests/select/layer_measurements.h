@@ -1,4 +1,4 @@
-// Measurements like those of a BERT layer's training step, with modelled times: bytes by bandwidth, slower for layouts
+// Measurements like those of a BERT layer's training step, with modelled times: bytes divided by bandwidth, slower for layouts
 // that do not match, and a little noise.
 #pragma once
 
@@ -92,7 +92,7 @@ class LayerMeasurements {
     return result;
   }
 
-  // Bytes by bandwidth, more if the innermost axes differ.
+  // Bytes divided by bandwidth, more if the innermost axes differ.
   double moving_seconds(const std::vector<int>& tensors, const std::vector<int>& layouts) {
     size_t largest = 0;
     for (size_t k = 0; k < tensors.size(); ++k) {

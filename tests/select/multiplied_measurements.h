@@ -13,7 +13,7 @@
 namespace millrace {
 
 struct MultipliedOptions {
-  int stages = 6;             // 2 to this power, and one more, are the alternatives
+  int stages = 6;             // there are 2 to this power plus one alternatives
   int layouts = 12;           // of each tensor
   int candidates = 500;       // of each partition
   double converted = 1;       // share of the conversions that exist

@@ -20,7 +20,7 @@ from training_step_test import Model, OPTIONS, adamw, batches, loop, loss_of, sc
 @unittest.skipUnless(torch.cuda.is_available(), "NEEDS A GPU: there is none here")
 class CudaStepTest(TorchTest):
     def check(self, *, compiled=False, tolerance=1e-4, count=12, **options) -> millrace.torch.TrainingStep:
-        """Without dropout, as the loop."""
+        """The same as the loop, without dropout."""
         torch.manual_seed(0)
         theirs = Model().cuda().eval()
         ours = copy.deepcopy(theirs)

@@ -221,7 +221,7 @@ def convnext_block(s: SimpleNamespace, a: SimpleNamespace):
     from transformers.models.convnext.modeling_convnext import ConvNextConfig, ConvNextLayer
 
     module = ConvNextLayer(ConvNextConfig(), s.C)
-    module.dwconv = nn.Conv2d(s.C, s.C, s.K, padding=s.K // 2, groups=s.C)  # other sizes than 7 and 4 * C
+    module.dwconv = nn.Conv2d(s.C, s.C, s.K, padding=s.K // 2, groups=s.C)  # sizes other than 7 and 4 * C
     module.pwconv1, module.pwconv2 = nn.Linear(s.C, s.U), nn.Linear(s.U, s.C)
     parameters = {
         "dwconv.weight": a.conv_weight[:, None], "dwconv.bias": a.conv_bias,

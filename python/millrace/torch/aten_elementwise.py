@@ -89,7 +89,7 @@ def _(w, node, a):
 @writes("softplus")
 def _(w, node, a):
     if a.beta != 1:
-        raise NotCovered("softplus with another beta than 1")
+        raise NotCovered("softplus with a beta other than 1")
     return f"softplus({w.text(a.self)})"
 
 
@@ -222,7 +222,7 @@ def _(w, node, a):
     if a.weight is not None or a.label_smoothing != 0 or a.reduction not in (1, 2):
         raise NotCovered("a cross entropy with class weights, label smoothing or without reduction")
     if tensor(a.self).dim() != 2 or tensor(a.target).dim() != 1 or is_float(a.target):
-        raise NotCovered("a cross entropy of other logits than [positions, classes]")
+        raise NotCovered("a cross entropy of logits other than [positions, classes]")
     classes, labels = tensor(a.self).shape[1], w.text(a.target)
     counted = w.let("counted", f"{labels} != {a.ignore_index}")
     chosen = w.let("chosen", f"{labels}[:, None] == np.arange({w.size(classes)})")

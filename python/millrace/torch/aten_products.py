@@ -83,7 +83,7 @@ def _grouped(w, node: fx.Node, groups: int) -> str:
     """A tensor [B, G * R, ...] as [B, G, R, ...]: R heads of each group share keys and values."""
     shape = tensor(node).shape
     if len(shape) != 4 or shape[1] % groups != 0:
-        raise NotCovered("groups of heads in another shape than [batch, head, position, column]")
+        raise NotCovered("groups of heads in a shape other than [batch, head, position, column]")
     wanted = (shape[0], groups, shape[1] // groups, *shape[2:])
     return w.let("grouped", f"np.reshape({w.text(node)}, {w.shape(wanted)})")
 

@@ -11,7 +11,7 @@ from millrace._library import MillraceError
 from millrace.torch import coverage, operator, plans, programs
 from millrace.torch.coverage import Mask
 
-_CALLS = "_millrace_calls"  # attribute of a module: its earlier calls by _call_key
+_CALLS = "_millrace_calls"  # the attribute of a module that holds its earlier calls, by _call_key
 _MOST_CALLS = 64
 _NO_NUMBERS: list[float] = []
 

@@ -73,7 +73,7 @@ def _first_line(error: Exception) -> str:
 
 @functools.cache
 def _compiled(forward, name: str):
-    """One for all layers of a class: those that differ in their weights alone share what is compiled."""
+    """One for all layers of a class: those that differ only in their weights share what is compiled."""
     known = inspect.signature(torch.compile).parameters  # PyTorch 2.10 has neither
     limits = {name: value for name, value in (("recompile_limit", _RECOMPILATIONS), ("isolate_recompiles", True))
               if name in known}

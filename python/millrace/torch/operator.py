@@ -190,7 +190,7 @@ class _TransformedBackward(torch.autograd.Function):
 
 
 class _Transformed(torch.autograd.Function):
-    """As _Run, for calls that torch.func transforms. Returns the results and `saved`."""
+    """The same as _Run, for calls that torch.func transforms. Returns the results and `saved`."""
 
     jvp = staticmethod(_refuse_forward_mode)
 
@@ -240,7 +240,7 @@ def run(path: str, tensors: list[torch.Tensor], pieces: list[int], numbers: list
 
 def run_call(call: Call, tensors: list[torch.Tensor], numbers: list[float],
              random: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """As run, if is_plain(), for a call that call_of returned for tensors of these shapes."""
+    """The same as run, if is_plain(), for a call that call_of returned for tensors of these shapes."""
     if torch.is_grad_enabled():
         backward_thread.before_call(tensors[0].device)
     try:

@@ -94,7 +94,7 @@ def find(text: str, sizes: dict[str, int], dtype: str, where: Where, name: str, 
 
 
 def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | None]:
-    """As find, for a layer that can fall back: the folder, or the reason why there is no plan."""
+    """The same as find, for a layer that can fall back: the folder, or the reason why there is no plan."""
     try:
         return find(*arguments, layouts=layouts), None
     except MillraceError as error:
@@ -103,7 +103,8 @@ def find_or_why(*arguments, layouts: tuple[str, ...] = ()) -> tuple[str, str | N
 
 def run_or_why(path: str, tensors: list[torch.Tensor], pieces: list[int],
                random: torch.Tensor | None) -> tuple[tuple[torch.Tensor, ...], str | None]:
-    """As operator.run, for a layer that can fall back: the results, or the reason if the plan cannot be loaded."""
+    """The same as operator.run, for a layer that can fall back: the results, or the reason if the plan cannot be
+    loaded."""
     try:
         return operator.run(path, tensors, pieces, [], random), None
     except MillraceError as error:

@@ -20,7 +20,7 @@ struct ScoreTerm {
   i64 query;
   i64 key;
 
-  // At `lanes` neighbouring keys; the other lanes become 1.
+  // Loads the elements at `lanes` neighbouring keys; the other lanes become 1.
   MR_INLINE VecF at(i64 query_number, i64 key_number, i64 lanes) const {
     const T* const first = data + query_number * query + key_number * key;
     if (key == 0) return splat<VecF>(float(widen(*first)));

@@ -4,7 +4,7 @@
 
 namespace mr {
 
-// For 16 queries, from accumulator `first` on, and a warp's keys: replaces scores by p · mask without its scale, and dp
+// For 16 queries (from accumulator `first` on) and a warp's keys: replaces scores by p · mask without its scale, and dp
 // by ds. `squares`: of find_square.
 template <class S, int kCount, class M>
 MR_DEVICE void square_gradients(float (&scores)[S::kRowTiles][kCount][4], float (&dp)[S::kRowTiles][kCount][4],
@@ -261,7 +261,7 @@ MR_DEVICE void accumulate_dk_dv(int block, KeyRows<S, K, V>& rows, const P& pipe
     store_rows<S, S::kValues>(WarpScratch<S>(last_stage<S>()), d_v, row, S::kKeys, acc_dv, factors);
 }
 
-// For kernels that do not compute d_q.
+// The argument of kernels that do not compute d_q.
 struct NoDq {
   template <class Scores>
   MR_DEVICE void after_slice(const Scores&, int, int) const {}

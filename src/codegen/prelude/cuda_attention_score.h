@@ -58,7 +58,7 @@ struct ScoreTerm {
   }
 };
 
-// Its elements at 8 scores. Where there is no score, it has the elements of the last query or key.
+// The elements of a term at 8 scores. Where there is no score, it has the elements of the last query or key.
 template <class Term, class P>
 struct TermValues {
   static constexpr bool kOne = !Term::kAlongKeys && (P::kOneQuery || !Term::kAlongQueries);

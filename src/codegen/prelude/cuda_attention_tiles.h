@@ -22,7 +22,7 @@ struct SmemTile {
     if constexpr (S::kWgmma) return (element / 64 * kLines + line) * static_cast<int>(kSwizzleBytes) + element % 64 * 2;
     return line * kPaddedPitch<kLength> + element * 2;
   }
-  // The same by row and column. Also the distance between two elements, if adding it does not leave the line.
+  // The same by row and column. It is also the distance between two elements, if adding it does not leave the line.
   MR_DEVICE static constexpr int offset_at(int row, int column) {
     return kOrder == Order::row_major ? offset(row, column) : offset(column, row);
   }

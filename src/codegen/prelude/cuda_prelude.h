@@ -190,7 +190,7 @@ template <class E, class I>
 MR_DEVICE E number(I at) {
   return static_cast<E>(at);
 }
-// As in NumPy: propagates NaN.
+// Propagates NaN, as NumPy does.
 template <class F>
 MR_DEVICE F larger(F a, F b) {
   return larger_of(a, b);

@@ -30,7 +30,7 @@ struct ArmPart {
   std::string_view name;
 };
 
-// As lscpu names them.
+// The names that lscpu prints.
 constexpr std::array<ArmPart, 22> kArmParts = {
     {{"0x41", "0xd03", "Cortex-A53"},   {"0x41", "0xd05", "Cortex-A55"},    {"0x41", "0xd07", "Cortex-A57"},
      {"0x41", "0xd08", "Cortex-A72"},   {"0x41", "0xd0b", "Cortex-A76"},    {"0x41", "0xd0c", "Neoverse-N1"},

@@ -13,7 +13,7 @@ namespace millrace {
 
 class OneDnnGemm {
  public:
-  // For calls that why_not (blas.h) accepts; it fails if the library has no fast product of this shape.
+  // For calls that why_not (blas.h) accepts. Fails if the library has no fast product of this shape.
   static Result<OneDnnGemm> prepare(const GemmCall& call);
 
   int64_t scratch_bytes() const;

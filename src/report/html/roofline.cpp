@@ -78,7 +78,7 @@ Roof roof_of(const Axes& axes, const Peaks& peaks) {
 
 Point place_of(const Axes& axes, const Piece& piece) { return axes.at(intensity(piece), rate(piece)); }
 
-// From every operator before to the launch that carries it out.
+// Lines from every operator before to the launch that carries it out.
 void draw_joins(Svg& svg, const Axes& axes, const StepMetrics& metrics) {
   for (const Piece& launch : metrics.after) {
     if (!is_drawn(launch)) continue;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace millrace {
 
@@ -19,7 +20,10 @@ struct Id {
   bool operator<(const Id& other) const { return index < other.index; }
 };
 
-// Converts an index that is known to be valid.
-inline size_t as_index(int index) { return static_cast<size_t>(index); }
+// Converts an index that is known to be valid, or an enumerator that numbers the elements of a list.
+constexpr size_t as_index(int index) { return static_cast<size_t>(index); }
+template <class Index>
+requires std::is_integral_v<Index> || std::is_enum_v<Index>
+constexpr size_t as_index(Index index) { return static_cast<size_t>(index); }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// The configs of an attention: the layouts of its operands, and how a block's warps share the work. For those of a CPU:
-// cpu_attention_configs.h.
+// The configs of an attention: the layouts of its operands, and how a block's warps share the work.
+// cpu_attention_configs.h has those of a CPU.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -164,7 +164,7 @@ class AttentionConfigs : public ConfigGroups {
   void set_mask(MaskStorage storage) {
     const auto mask = std::find(tensors_.begin(), tensors_.end(), attention_.mask);
     if (!attention_.mask.valid() || mask == tensors_.end()) return;
-    layouts_[static_cast<size_t>(mask - tensors_.begin())] =
+    layouts_[as_index(mask - tensors_.begin())] =
         number_of(attention_.mask, [&](const Layout& layout) { return layout.storage == storage; });
   }
 
@@ -397,8 +397,8 @@ class AttentionConfigs : public ConfigGroups {
     }
   }
 
-  // For each config also one with backward in a single kernel, if few of a block's rows have no key. It has one row
-  // tile, since two do not fit a warp's registers.
+  // For each config there is also one with backward in a single kernel, if few of a block's rows have no key. It has
+  // one row tile, since two do not fit a warp's registers.
   std::vector<AttentionConfig> with_single_kernel(std::vector<AttentionConfig> made) const {
     const size_t count = made.size();
     for (size_t k = 0; k < count; ++k) {
@@ -423,7 +423,8 @@ class AttentionConfigs : public ConfigGroups {
     return seen / static_cast<double>(attention_.queries) / static_cast<double>(attention_.keys);
   }
 
-  // The flop of a score with columns. Each kernel of backward computes the scores and their gradients.
+  // How many columns the products of one score run over, in all. Each kernel of backward computes the scores and their
+  // gradients.
   double products_of(const AttentionConfig& config) const {
     const auto inner = static_cast<double>(attention_.inner);
     const auto values = static_cast<double>(attention_.values);

@@ -51,7 +51,7 @@ struct ProductIndex {
 };
 
 // A vector operand: a bias that is added to the result before it is stored, or the gradient of a bias, which is the
-// sum of an operand over the contracted indices. Of stacked products, each has its own.
+// sum of an operand over the contracted indices. Each of several stacked products has its own.
 struct ProductVector {
   enum class Role { bias, gradient_of_a, gradient_of_b };
   Role role = Role::bias;
@@ -115,8 +115,8 @@ struct Attention {
   bool causal = false;              // a query attends to no later key
   std::optional<KeyWindow> window;  // if set: the only keys that a query attends to; then it is not causal
   ScoreExpression score;            // what is applied to a score before the softmax; nothing if it has no nodes
-  // Of q and k: how their rows are computed from tensors in memory, of which `tensors` has one. Of d_q and d_k: what is
-  // stored in `tensors` instead of their rows. Empty: the operand is in memory.
+  // How the rows of q and k are computed from tensors in memory; `tensors` has one of these tensors. For d_q and d_k:
+  // what is stored in `tensors` instead of their rows. Empty: the operand is in memory.
   std::array<RowExpression, kOperands> rows;
   TensorId d_term;  // if valid: the gradient of a term of the expression, which backward writes
   Axes d_term_axes;
@@ -288,31 +288,31 @@ struct AttentionAlternative {
 struct Candidates {
   std::vector<TensorDomain> domains;            // one per tensor of the graph
   std::vector<PartitionCandidates> partitions;  // in an order in which every combination of alternatives can run
-  std::vector<ChoicePoint> choice_points;       // a partition is in the alternatives of one of them at most
+  std::vector<ChoicePoint> choice_points;       // each partition is in the alternatives of at most one of them
   std::vector<std::vector<TensorId>> contiguous_groups;  // tensors adjacent in memory, in every layout
-  size_t callers_contiguous_groups = 0;                  // how many of the first ones are the caller's
+  size_t callers_contiguous_groups = 0;                  // how many of them, at the front, are the caller's
   std::vector<Rejected> rejected;                        // alternatives that became no partition
 };
 
 // The stride along an index, in elements, of a, b, c or the vector (0 to 3) in `layout`.
-int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
+int64_t stride_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout);
 
 // The offset, in elements, of the element where all indices are zero.
 int64_t origin_of(const Graph& graph, const Product& product, size_t operand, const Layout& layout);
 
 // Whether an axis of a (0) or b (1) runs along a contracted index and along a row or column of the result: then the
-// operand is no matrix, but can be unfolded into one (im2col). Not if the result has no index of the other operand
-// alone, as in a depthwise convolution: that is no product of matrices.
+// operand is no matrix, but can be unfolded into one (im2col). This is false if no index of the result belongs to the
+// other operand alone, as in a depthwise convolution: that is no product of matrices.
 bool is_window(const Product& product, size_t operand);
 
 // The indices of an unfolded operand's copy, outermost first: those of the loops in the order of c, then those of the
-// matrix, so that neighbours in the copy are near each other in the source. `steps`: the operand's stride along each
-// index of the product, in the source; `steps_of_c`: c's.
-std::vector<int> unfolded_indices(const Product& product, const GemmConfig& config, const std::vector<int64_t>& steps,
-                                  const std::vector<int64_t>& steps_of_c);
+// matrix, so that neighbours in the copy are near each other in the source. `strides`: the operand's stride along each
+// index of the product, in the source; `strides_of_c`: c's.
+std::vector<int> unfolded_indices(const Product& product, const GemmConfig& config, const std::vector<int64_t>& strides,
+                                  const std::vector<int64_t>& strides_of_c);
 
 // Per index of the product: the stride in the dense copy, or 0.
-std::vector<int64_t> unfolded_steps(const Product& product, const std::vector<int>& indices);
+std::vector<int64_t> unfolded_strides(const Product& product, const std::vector<int>& indices);
 
 // The position of an attention's operand among the partition's tensors.
 size_t position_of(const Partition& partition, Attention::Operand operand);
@@ -332,7 +332,7 @@ bool can_be_single_kernel(const Attention& attention, const AttentionConfig& con
 struct CudnnAxes {
   int64_t batches = 1;
   int64_t heads = 1;
-  int64_t key_heads = 1;  // heads of k and v, each of which heads / key_heads neighbours share
+  int64_t key_heads = 1;  // heads of k and v; each is shared by heads / key_heads neighbouring heads
   // By operand, in elements: between batches, heads, rows and columns.
   std::array<std::array<int64_t, 4>, Attention::kOperands> strides{};
 };

@@ -49,10 +49,10 @@ const char* GemmConditions::why_cpu_epilogue(GemmLibrary library, const GemmChai
   if (library != GemmLibrary::onednn) return "of the CPU's libraries only oneDNN supports the epilogue";
   if (!product_.vector) return nullptr;
   const auto& [column, row] = strides_.result_order(chains);
-  if (!is_constant_along(strides_, kV, row) || column.empty() || strides_.step(kC, column) != 1)
+  if (!is_constant_along(strides_, kV, row) || column.empty() || strides_.stride(kC, column) != 1)
     return "oneDNN: a bias runs along an index that has no unit stride in the result";
   if (strides_.has_gaps(chains)) return "oneDNN: a bias of a result with gaps between its rows";
-  if (strides_.step(kV, column) != 1) return "oneDNN: a bias has no unit stride";
+  if (strides_.stride(kV, column) != 1) return "oneDNN: a bias has no unit stride";
   return strides_.merges(column, kV) ? nullptr : "oneDNN: a bias's strides do not merge as the matrix's do";
 }
 
@@ -80,9 +80,9 @@ const char* GemmConditions::why_cublaslt_vector(const GemmChains& chains, const 
                                : product_.vector->role == ProductVector::Role::gradient_of_a;
   const Chain& chain = along_m ? *chains.m : *chains.n;
   const Chain& other = along_m ? *chains.n : *chains.m;
-  if (!is_constant_along(strides_, kV, other) || (is_bias && strides_.step(kC, chain) != 1))
+  if (!is_constant_along(strides_, kV, other) || (is_bias && strides_.stride(kC, chain) != 1))
     return "cuBLASLt: a bias runs along an index that has no unit stride in the result";
-  if (chain.empty() || strides_.step(kV, chain) != 1) return "cuBLASLt: a bias has no unit stride";
+  if (chain.empty() || strides_.stride(kV, chain) != 1) return "cuBLASLt: a bias has no unit stride";
   if (!strides_.merges(chain, kV)) return "cuBLASLt: a bias's strides do not merge as the matrix's do";
   for (size_t at = 0; at < batch.size(); ++at) {
     if (at + 1 < batch.size() && !strides_.merges(batch[at], batch[at + 1], kV))
@@ -96,7 +96,7 @@ const char* GemmConditions::why_cublaslt_vector(const GemmChains& chains, const 
 // An auxiliary matrix has the result's layout.
 bool GemmConditions::can_be_auxiliary(const GemmChains& chains, const std::vector<int>& batch) const {
   const auto& [column, row] = strides_.result_order(chains);
-  const int64_t leading = row.empty() ? strides_.extent(column) : strides_.step(kC, row);
+  const int64_t leading = row.empty() ? strides_.extent(column) : strides_.stride(kC, row);
   return leading % kAuxiliaryStep == 0 && (batch.empty() || strides_.along(kC, batch.back()) % kAuxiliaryStep == 0);
 }
 

@@ -40,7 +40,7 @@ class GemmConfigs : public ConfigGroups {
     for (const size_t operand : {kA, kB}) {
       const int layout = operand == kA ? groups_[group].a : groups_[group].b;
       for (const TensorId tensor : product_.operand(operand))
-        made[static_cast<size_t>(std::find(tensors_.begin(), tensors_.end(), tensor) - tensors_.begin())] = {layout};
+        made[as_index(std::find(tensors_.begin(), tensors_.end(), tensor) - tensors_.begin())] = {layout};
     }
     return made;
   }
@@ -69,7 +69,8 @@ class GemmConfigs : public ConfigGroups {
   using Strides = ProductStrides::Strides;
   using Layouts = std::array<int, 4>;  // of a, b, c and the vector
 
-  struct Group {
+  // The layouts of a and b that the configs of one group have.
+  struct LayoutPair {
     int a;
     int b;
   };
@@ -202,7 +203,7 @@ class GemmConfigs : public ConfigGroups {
     config.k = *chains.k;
     config.unfolded = unfolded_;
     const std::vector<int> indices = unfolded_indices(product_, config, strides_.of(operand), strides_.of(kC));
-    const Strides copy = unfolded_steps(product_, indices);
+    const Strides copy = unfolded_strides(product_, indices);
     const Strides* const source = strides_.set(operand, copy);
     consider(chains, static_cast<double>(strides_.extent(indices)));
     strides_.set(operand, *source);
@@ -251,7 +252,7 @@ class GemmConfigs : public ConfigGroups {
   Strides strides_in(size_t operand, const Layout& layout) const {
     Strides strides;
     for (size_t index = 0; index < product_.indices.size(); ++index)
-      strides.push_back(step_along(graph_, product_, operand, index, layout));
+      strides.push_back(stride_along(graph_, product_, operand, index, layout));
     return strides;
   }
 
@@ -265,7 +266,7 @@ class GemmConfigs : public ConfigGroups {
     return known;
   }
 
-  // The best estimate if the result's layout were to fit: then the chains of m depend on a alone, and those of n on b.
+  // The best estimate if the result's layout fits. Then the chains of m depend on a alone, and those of n on b alone.
   double bound_of(int a, int b) {
     strides_.set(kA, strides_of_layouts_[kA][as_index(a)]);
     strides_.set(kB, strides_of_layouts_[kB][as_index(b)]);
@@ -376,7 +377,7 @@ class GemmConfigs : public ConfigGroups {
   GemmCost cost_;
   Collector* collector_ = nullptr;  // of the group that is being added
   std::array<const TensorDomain*, 4> domain_{};
-  std::vector<Group> groups_;
+  std::vector<LayoutPair> groups_;
   std::array<std::vector<int>, 4> layouts_of_operand_;            // that its tensors allow
   double combinations_ = 0;                                       // in each group
   std::array<std::vector<std::vector<Chain>>, 2> chains_of_one_;  // by layout: of m if only a limits it, of n if only b

@@ -131,7 +131,7 @@ class KernelConfigs : public ConfigGroups {
   enum class Assignment { any, reads_and_writes };
 
   // Two orders, by number.
-  struct Group {
+  struct OrderPair {
     size_t one;
     size_t two;
   };
@@ -151,7 +151,7 @@ class KernelConfigs : public ConfigGroups {
   }
 
   // Whether each tensor that the caller does not pin has a layout for both orders.
-  bool is_possible(const Group& group) const {
+  bool is_possible(const OrderPair& group) const {
     return std::all_of(tensors_.begin(), tensors_.end(), [&](const PartitionTensor& tensor) {
       return domains_[tensor.id.at()].pinned >= 0 ||
              (tensor.by_order[group.one] >= 0 && tensor.by_order[group.two] >= 0);
@@ -159,7 +159,7 @@ class KernelConfigs : public ConfigGroups {
   }
 
   // The layouts of a tensor in a group; masks also have those of other storages.
-  std::vector<int> choices_of(size_t k, const Group& group) const {
+  std::vector<int> choices_of(size_t k, const OrderPair& group) const {
     const std::vector<int>& by_order = tensors_[k].by_order;
     if (domain(k).pinned >= 0) return {domain(k).allows(by_order[group.one]) ? by_order[group.one] : domain(k).pinned};
     if (assignment_ == Assignment::reads_and_writes) return {by_order[tensors_[k].written ? group.two : group.one]};
@@ -177,7 +177,7 @@ class KernelConfigs : public ConfigGroups {
 
   // About how many bytes a tensor moves if the loops follow one order of a group, and the tensor has the better of the
   // layouts that follow its two orders.
-  double least_bytes(size_t k, const Group& group, size_t loops) const {
+  double least_bytes(size_t k, const OrderPair& group, size_t loops) const {
     const PartitionTensor& tensor = tensors_[k];
     if (domain(k).layouts.size() == 1) return tensor.bytes.front();
     if (tensor.mask && domain(k).pinned < 0) return *std::min_element(tensor.bytes.begin(), tensor.bytes.end());
@@ -247,7 +247,7 @@ class KernelConfigs : public ConfigGroups {
 
   // The choices of one of two orders for each tensor that has a choice: any, or one order for reads and the other for
   // writes.
-  void assign(const Group& group) {
+  void assign(const OrderPair& group) {
     std::vector<int> layouts(tensors_.size(), 0);
     std::vector<size_t> open;
     for (size_t k = 0; k < tensors_.size(); ++k) {
@@ -547,7 +547,7 @@ class KernelConfigs : public ConfigGroups {
   bool same_masks_;        // they are too many to choose for each
   bool reduces_ = false;
   Assignment assignment_ = Assignment::any;
-  std::vector<Group> groups_;
+  std::vector<OrderPair> groups_;
 };
 
 }  // namespace

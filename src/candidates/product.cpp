@@ -118,7 +118,7 @@ bool Product::is_stacked_along(size_t number, const ProductIndex& index) const {
   return number == kVectorOperand ? !index.dim.valid() : index.stacks[number];
 }
 
-int64_t step_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout) {
+int64_t stride_along(const Graph& graph, const Product& product, size_t operand, size_t index, const Layout& layout) {
   const TensorId tensor = product.operand(operand).front();
   const ProductIndex& along = product.indices[index];
   if (product.is_stacked_along(operand, along)) return elements_of(graph, tensor);

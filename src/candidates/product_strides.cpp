@@ -56,13 +56,13 @@ std::vector<int> ProductStrides::loops_around(const GemmChains& chains) const {
 
 bool ProductStrides::is_matrix(size_t operand, const Chain& one, const Chain& two) const {
   const std::array<int64_t, 2> extents = {extent(one), extent(two)};
-  const std::array<int64_t, 2> steps = {step(operand, one), step(operand, two)};
+  const std::array<int64_t, 2> strides = {stride(operand, one), stride(operand, two)};
   for (const size_t side : {0U, 1U}) {
-    if (extents[side] > 1 && steps[side] < 1) return false;
+    if (extents[side] > 1 && strides[side] < 1) return false;
   }
   if (extents[0] == 1 || extents[1] == 1) return true;
-  const size_t inner = steps[0] < steps[1] ? 0 : 1;
-  return steps[1 - inner] >= extents[inner] * steps[inner];
+  const size_t inner = strides[0] < strides[1] ? 0 : 1;
+  return strides[1 - inner] >= extents[inner] * strides[inner];
 }
 
 bool ProductStrides::are_matrices(const GemmChains& chains) const {
@@ -76,28 +76,28 @@ bool ProductStrides::has_unit_strides(const GemmChains& chains) const {
 }
 
 bool ProductStrides::overlaps(size_t operand) const {
-  std::vector<std::pair<int64_t, int64_t>> steps;
+  std::vector<std::pair<int64_t, int64_t>> strides;
   for (size_t index = 0; index < product_.indices.size(); ++index) {
-    const int64_t step = along(operand, static_cast<int>(index));
-    if (step != 0) steps.emplace_back(step, product_.indices[index].extent);
+    const int64_t stride = along(operand, static_cast<int>(index));
+    if (stride != 0) strides.emplace_back(stride, product_.indices[index].extent);
   }
-  std::sort(steps.begin(), steps.end());
+  std::sort(strides.begin(), strides.end());
   int64_t reach = 0;
-  for (const auto& [step, extent] : steps) {
-    if (step <= reach) return true;
-    reach += step * (extent - 1);
+  for (const auto& [stride, extent] : strides) {
+    if (stride <= reach) return true;
+    reach += stride * (extent - 1);
   }
   return false;
 }
 
 ResultOrder ProductStrides::result_order(const GemmChains& chains) const {
-  const bool m_is_column = step(kC, *chains.m) == 1 && !chains.m->empty();
+  const bool m_is_column = stride(kC, *chains.m) == 1 && !chains.m->empty();
   return m_is_column ? ResultOrder{*chains.m, *chains.n} : ResultOrder{*chains.n, *chains.m};
 }
 
 bool ProductStrides::has_gaps(const GemmChains& chains) const {
   const auto& [column, row] = result_order(chains);
-  return extent(row) > 1 && step(kC, row) != extent(column);
+  return extent(row) > 1 && stride(kC, row) != extent(column);
 }
 
 }  // namespace millrace

@@ -49,12 +49,12 @@ class ProductStrides {
 
   explicit ProductStrides(const Product& product) : product_(product) {}
 
-  // Chooses an operand's layout by its strides, which must outlive their use. Returns the strides before.
+  // Chooses an operand's layout by its strides, which must outlive their use. Returns the previous strides.
   const Strides* set(size_t operand, const Strides& strides) { return std::exchange(strides_[operand], &strides); }
   const Strides& of(size_t operand) const { return *strides_[operand]; }
 
   int64_t along(size_t operand, int index) const { return (*strides_[operand])[as_index(index)]; }
-  int64_t step(size_t operand, const Chain& chain) const { return chain.empty() ? 1 : along(operand, chain.back()); }
+  int64_t stride(size_t operand, const Chain& chain) const { return chain.empty() ? 1 : along(operand, chain.back()); }
   int64_t extent(const Chain& chain) const;
   bool merges(int outer, int inner, size_t operand) const {
     return along(operand, outer) == along(operand, inner) * product_.indices[as_index(inner)].extent;
@@ -71,14 +71,14 @@ class ProductStrides {
 
   // Whether one of the matrix's two indices has stride 1.
   bool has_unit_stride(size_t operand, const Chain& one, const Chain& two) const {
-    return step(operand, one) == 1 || step(operand, two) == 1;
+    return stride(operand, one) == 1 || stride(operand, two) == 1;
   }
   bool has_unit_strides(const GemmChains& chains) const;  // a, b and c
   // Whether a, b and c are matrices: strides are positive, and the larger one steps over all elements of the smaller.
   // The windows of a convolution overlap, and the rows of some slices interleave.
   bool are_matrices(const GemmChains& chains) const;
-  // Whether two points of the product read one element of an operand that runs along all their indices, or it is read
-  // backwards.
+  // Whether two points of the product read the same element of an operand that runs along all their indices, or the
+  // operand is read backwards.
   bool overlaps(size_t operand) const;
   ResultOrder result_order(const GemmChains& chains) const;
   // Whether there is memory between the rows of a product's result.

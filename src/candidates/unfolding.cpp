@@ -32,8 +32,8 @@ bool contains(const std::vector<int>& chain, int index) {
   return std::find(chain.begin(), chain.end(), index) != chain.end();
 }
 
-int64_t step_of_last(const std::vector<int>& chain, const std::vector<int64_t>& steps) {
-  return chain.empty() ? 0 : std::abs(steps[as_index(chain.back())]);
+int64_t stride_of_last(const std::vector<int>& chain, const std::vector<int64_t>& strides) {
+  return chain.empty() ? 0 : std::abs(strides[as_index(chain.back())]);
 }
 
 }  // namespace
@@ -49,31 +49,31 @@ bool is_window(const Product& product, size_t operand) {
          });
 }
 
-std::vector<int> unfolded_indices(const Product& product, const GemmConfig& config, const std::vector<int64_t>& steps,
-                                  const std::vector<int64_t>& steps_of_c) {
+std::vector<int> unfolded_indices(const Product& product, const GemmConfig& config, const std::vector<int64_t>& strides,
+                                  const std::vector<int64_t>& strides_of_c) {
   std::vector<int> indices;
   for (int index = 0; index < static_cast<int>(product.indices.size()); ++index) {
     const bool in_matrix = contains(config.m, index) || contains(config.n, index) || contains(config.k, index);
-    if (!in_matrix && steps[as_index(index)] != 0) indices.push_back(index);
+    if (!in_matrix && strides[as_index(index)] != 0) indices.push_back(index);
   }
   std::stable_sort(indices.begin(), indices.end(),
-                   [&](int l, int r) { return steps_of_c[as_index(l)] > steps_of_c[as_index(r)]; });
+                   [&](int l, int r) { return strides_of_c[as_index(l)] > strides_of_c[as_index(r)]; });
   const std::vector<int>* outer = config.unfolded == 0 ? &config.m : &config.n;
   const std::vector<int>* inner = &config.k;
-  if (step_of_last(*outer, steps) < step_of_last(*inner, steps)) std::swap(outer, inner);
+  if (stride_of_last(*outer, strides) < stride_of_last(*inner, strides)) std::swap(outer, inner);
   indices.insert(indices.end(), outer->begin(), outer->end());
   indices.insert(indices.end(), inner->begin(), inner->end());
   return indices;
 }
 
-std::vector<int64_t> unfolded_steps(const Product& product, const std::vector<int>& indices) {
-  std::vector<int64_t> steps(product.indices.size(), 0);
-  int64_t step = 1;
+std::vector<int64_t> unfolded_strides(const Product& product, const std::vector<int>& indices) {
+  std::vector<int64_t> strides(product.indices.size(), 0);
+  int64_t stride = 1;
   for (size_t k = indices.size(); k-- > 0;) {
-    steps[as_index(indices[k])] = step;
-    step *= product.indices[as_index(indices[k])].extent;
+    strides[as_index(indices[k])] = stride;
+    stride *= product.indices[as_index(indices[k])].extent;
   }
-  return steps;
+  return strides;
 }
 
 }  // namespace millrace

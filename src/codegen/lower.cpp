@@ -91,22 +91,22 @@ class GemmLowering {
   // The axes of the copy, in the order of its indices. After this, strides are those of the copy.
   void unfold(Launch& launch) {
     const size_t operand = as_index(config_.unfolded);
-    const std::vector<int64_t> steps = steps_of(operand);
-    const std::vector<int> indices = unfolded_indices(product_, config_, steps, steps_of(2));
+    const std::vector<int64_t> strides = strides_in_source(operand);
+    const std::vector<int> indices = unfolded_indices(product_, config_, strides, strides_in_source(2));
     StridedCopy& copy = launch.unfolded.at(operand);
     copy.first = first(operand);
-    for (const int index : indices) copy.add({product_.indices[as_index(index)].extent, steps[as_index(index)]});
-    steps_of_copy_ = unfolded_steps(product_, indices);
+    for (const int index : indices) copy.add({product_.indices[as_index(index)].extent, strides[as_index(index)]});
+    strides_of_copy_ = unfolded_strides(product_, indices);
   }
 
-  std::vector<int64_t> steps_of(size_t operand) const {
-    std::vector<int64_t> steps;
-    for (size_t index = 0; index < product_.indices.size(); ++index) steps.push_back(stride_of(operand, index));
-    return steps;
+  std::vector<int64_t> strides_in_source(size_t operand) const {
+    std::vector<int64_t> strides;
+    for (size_t index = 0; index < product_.indices.size(); ++index) strides.push_back(stride_of(operand, index));
+    return strides;
   }
 
   bool is_copied(size_t operand) const {
-    return !steps_of_copy_.empty() && static_cast<int>(operand) == config_.unfolded;
+    return !strides_of_copy_.empty() && static_cast<int>(operand) == config_.unfolded;
   }
 
   std::vector<int> positions(size_t operand) const {
@@ -152,20 +152,20 @@ class GemmLowering {
 
   int64_t extent(const std::vector<int>& chain) const {
     int64_t points = 1;
-    for (const int index : chain) points *= product_.indices[static_cast<size_t>(index)].extent;
+    for (const int index : chain) points *= product_.indices[as_index(index)].extent;
     return points;
   }
 
   int64_t first(size_t operand) const {
     if (is_copied(operand)) return 0;
     const int at = position(product_.operand(operand).front(), product_.is_written(operand));
-    return origin_of(graph_, product_, operand, layouts_[static_cast<size_t>(at)]);
+    return origin_of(graph_, product_, operand, layouts_[as_index(at)]);
   }
 
   int64_t stride_of(size_t operand, size_t index) const {
-    if (is_copied(operand)) return steps_of_copy_[index];
+    if (is_copied(operand)) return strides_of_copy_[index];
     const int at = position(product_.operand(operand).front(), product_.is_written(operand));
-    return step_along(graph_, product_, operand, index, layouts_[static_cast<size_t>(at)]);
+    return stride_along(graph_, product_, operand, index, layouts_[as_index(at)]);
   }
 
   // The stride along merged indices. A product without them has extent one, so that any stride is right.
@@ -178,7 +178,7 @@ class GemmLowering {
   const Product& product_;
   const std::vector<Layout>& layouts_;
   const GemmConfig& config_;
-  std::vector<int64_t> steps_of_copy_;  // of the unfolded operand
+  std::vector<int64_t> strides_of_copy_;  // of the unfolded operand
 };
 
 KernelText text_of(const Graph& graph, const Partition& partition, const std::vector<Layout>& layouts,

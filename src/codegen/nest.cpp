@@ -55,11 +55,23 @@ std::string Nest::type_of(const Port& port) const {
   return storage_name(graph.tensor(port.tensor).dtype);
 }
 
-int Nest::port_of(TensorId tensor, bool written) const {
-  for (size_t k = 0; k < ports.size(); ++k) {
-    if (ports[k].tensor == tensor && ports[k].written == written) return static_cast<int>(k);
-  }
-  return -1;
+namespace {
+
+// The first port that matches; -1 if none does.
+template <class Matches>
+int find_port(const std::vector<Port>& ports, const Matches& matches) {
+  const auto found = std::find_if(ports.begin(), ports.end(), matches);
+  return found == ports.end() ? -1 : static_cast<int>(found - ports.begin());
+}
+
+}  // namespace
+
+int Nest::read_port(TensorId tensor) const {
+  return find_port(ports, [&](const Port& port) { return port.tensor == tensor && !port.written; });
+}
+
+int Nest::written_port(TensorId tensor) const {
+  return find_port(ports, [&](const Port& port) { return port.tensor == tensor && port.written; });
 }
 
 Position Nest::own_index(int member, size_t index) const {
@@ -252,7 +264,7 @@ Nest::GatheredAccess Nest::gathered_access(int member) const {
   const Operator& own = op(member);
   const Access& table = own.inputs[0];
   GatheredAccess made;
-  made.port = port_of(table.tensor, false);
+  made.port = read_port(table.tensor);
   made.positions = positions_along(member, table);
   made.stride = ports[at(made.port)].strides[at(own.gathered)];
   made.extent = graph.extent(graph.tensor(table.tensor).dims[at(own.gathered)]);

@@ -74,7 +74,8 @@ struct Nest {
   const Operator& op(int member) const { return graph.operators[partition.members[at(member)].at()]; }
 
   std::string type_of(const Port& port) const;
-  int port_of(TensorId tensor, bool written) const;
+  int read_port(TensorId tensor) const;
+  int written_port(TensorId tensor) const;
 
   // The position on each axis of an access, or of the tensor of a layout conversion, by the indices of the partition's
   // space.

@@ -21,19 +21,17 @@ class Scheduler {
   }
 
  private:
-  const Operator& op(int member) const {
-    return graph_.operators[partition_.members[static_cast<size_t>(member)].at()];
-  }
+  const Operator& op(int member) const { return graph_.operators[partition_.members[as_index(member)].at()]; }
 
   void describe(int member) {
     std::vector<int> inner;
     std::vector<int> reduced;
-    const std::vector<int>& index_of = partition_.index_of[static_cast<size_t>(member)];
+    const std::vector<int>& index_of = partition_.index_of[as_index(member)];
     for (const int index : loops_) {
       const auto at = std::find(index_of.begin(), index_of.end(), index);
       if (at == index_of.end()) continue;
-      if (rows_.inner[static_cast<size_t>(index)]) inner.push_back(index);
-      if (op(member).reduced[static_cast<size_t>(at - index_of.begin())]) reduced.push_back(index);
+      if (rows_.inner[as_index(index)]) inner.push_back(index);
+      if (op(member).reduced[as_index(at - index_of.begin())]) reduced.push_back(index);
     }
     for (size_t output = 0; output < op(member).outputs.size(); ++output)
       made_by_[op(member).outputs[output].tensor] = {NestValue::Kind::output, member, static_cast<int>(output)};
@@ -42,8 +40,8 @@ class Scheduler {
   }
 
   void place_member(int member) {
-    const std::vector<int>& inner = schedule_.inner[static_cast<size_t>(member)];
-    const std::vector<int>& reduced = schedule_.reduced[static_cast<size_t>(member)];
+    const std::vector<int>& inner = schedule_.inner[as_index(member)];
+    const std::vector<int>& reduced = schedule_.reduced[as_index(member)];
     const bool reduces = !reduced.empty();
     const bool in_row = reduces && reduced == inner;
     size_t not_before = 0;
@@ -78,7 +76,7 @@ class Scheduler {
       if (token == '%') needs.push_back({NestValue::Kind::row, member, number});
       if (token == '@') needs.push_back({NestValue::Kind::temporary, member, number});
       if (token != '$') continue;
-      const auto made = made_by_.find(op(member).inputs[static_cast<size_t>(number)].tensor);
+      const auto made = made_by_.find(op(member).inputs[as_index(number)].tensor);
       if (made != made_by_.end()) needs.push_back(made->second);
     }
     return needs;

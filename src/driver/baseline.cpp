@@ -82,7 +82,7 @@ class BaselineMaker {
   // Its default: every operator alone.
   Result<Done> add_choice_point(const ChoicePoint& choice_point) {
     for (const int number : choice_point.alternatives.front()) {
-      const Partition& partition = made_.prepared.candidates.partitions[static_cast<size_t>(number)].partition;
+      const Partition& partition = made_.prepared.candidates.partitions[as_index(number)].partition;
       const Result<MeasuredCandidate> best = best_candidate(partition);
       if (!best) return best.error();
       MeasuredPartition measured{partition.name, partition.pass == Pass::backward, {}, {}, {*best}};

@@ -153,7 +153,9 @@ Result<std::string> bench_plan(const BenchOptions& options) {
   if (!options.trace.empty()) {
     const Result<std::vector<TracedLaunch>> run = trace_steps(*session);
     if (!run) return run.error();
-    if (Result<Done> written = write_file(options.trace, trace_json(loaded->plan, *run)); !written)
+    if (Result<Done> written =
+            write_file(options.trace, trace_json(loaded->plan, backend_of(loaded->plan).target, *run));
+        !written)
       return written.error();
   }
   const std::string device = session->device();

@@ -84,9 +84,8 @@ class Finisher {
   size_t unchecked_launches() const {
     size_t count = 0;
     for (const SelectedPartition& selected : made_.selected.selection.partitions) {
-      const MeasuredPartition& partition =
-          tuned_.explored.measurements.partitions[static_cast<size_t>(selected.partition)];
-      count += is_measured(partition.candidates[static_cast<size_t>(selected.candidate)]) ? 0 : 1;
+      const MeasuredPartition& partition = tuned_.explored.measurements.partitions[as_index(selected.partition)];
+      count += is_measured(partition.candidates[as_index(selected.candidate)]) ? 0 : 1;
     }
     return count;
   }

@@ -32,7 +32,7 @@ double kernels_to_compile(const Graph& graph, const Candidates& candidates) {
   double kernels = 0;
   for (const ChoicePoint& choice_point : candidates.choice_points) {
     for (const int number : choice_point.alternatives.front()) {
-      const Partition& partition = candidates.partitions[static_cast<size_t>(number)].partition;
+      const Partition& partition = candidates.partitions[as_index(number)].partition;
       if (partition.kind == PartitionKind::kernel && known.insert(print_partition(graph, partition)).second)
         kernels += kernels_worth(partition);
     }

@@ -15,6 +15,9 @@
 namespace millrace {
 namespace {
 
+// The passes that a call runs.
+enum class PassesRun { forward, backward, both };
+
 // A tensor as the caller sees it, and its address's alignment; 0: the pointer is not used.
 struct Slot {
   TensorInfo info;
@@ -94,8 +97,7 @@ struct List {
 void find_readers(const StepPlan& plan, BufferLocation location, std::vector<TensorInfo>& infos) {
   const int backward = first_of_backward(plan);
   for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.location == location)
-      infos[static_cast<size_t>(buffer.position)].read_by_backward = buffer.last >= backward;
+    if (buffer.location == location) infos[as_index(buffer.position)].read_by_backward = buffer.last >= backward;
   }
 }
 
@@ -169,7 +171,8 @@ struct Plan::Implementation {
     find_readers(loaded.plan, BufferLocation::result, results.infos);
   }
 
-  Result<Done> bind(const Tensors& tensors, bool forward, bool backward, uint64_t seed, uint32_t step) const {
+  Result<Done> bind(const Tensors& tensors, PassesRun run, uint64_t seed, uint32_t step) const {
+    const bool forward = run != PassesRun::backward;
     if (Result<Done> right = arguments.check(tensors.arguments, forward); !right) return right;
     if (Result<Done> right = results.check(tensors.results, forward); !right) return right;
     for (const IdArgument& argument : ids) {
@@ -180,7 +183,7 @@ struct Plan::Implementation {
     if (Result<Done> right = check_memory(tensors.workspace, workspace_bytes, own, "workspace"); !right) return right;
     CallersTensors bound{tensors.arguments.data(), tensors.results.data(), nullptr, nullptr, tensors.saved,
                          tensors.workspace};
-    if (backward) {
+    if (run != PassesRun::forward) {
       if (Result<Done> right = result_gradients.check(tensors.result_gradients); !right) return right;
       if (Result<Done> right = argument_gradients.check(tensors.argument_gradients); !right) return right;
       bound.result_gradients = tensors.result_gradients.data();
@@ -248,7 +251,7 @@ int64_t Plan::arena_bytes() const { return saved_bytes() + workspace_bytes(); }
 void Plan::keep_denormals() { implementation_->executor->set_denormals(Denormals::keep); }
 
 Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step) {
-  if (Result<Done> bound = implementation_->bind(tensors, true, false, seed, step); !bound) return bound;
+  if (Result<Done> bound = implementation_->bind(tensors, PassesRun::forward, seed, step); !bound) return bound;
   implementation_->saved |= tensors.saved == nullptr;
   if (tensors.saved != nullptr && implementation_->gpu == nullptr) {
     for (const Gap& gap : implementation_->gaps)
@@ -260,12 +263,12 @@ Result<Done> Plan::forward(const Tensors& tensors, uint64_t seed, uint32_t step)
 Result<Done> Plan::backward(const Tensors& tensors, uint64_t seed, uint32_t step) {
   if (tensors.saved == nullptr && !implementation_->saved)
     return Error::make(ErrorKind::bad_input, "backward without a forward before it", "call forward first");
-  if (Result<Done> bound = implementation_->bind(tensors, false, true, seed, step); !bound) return bound;
+  if (Result<Done> bound = implementation_->bind(tensors, PassesRun::backward, seed, step); !bound) return bound;
   return implementation_->backward();
 }
 
 Result<Done> Plan::step(const Tensors& tensors, uint64_t seed, uint32_t step) {
-  if (Result<Done> bound = implementation_->bind(tensors, true, true, seed, step); !bound) return bound;
+  if (Result<Done> bound = implementation_->bind(tensors, PassesRun::both, seed, step); !bound) return bound;
   implementation_->saved |= tensors.saved == nullptr;
   return implementation_->step();
 }

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/text.h"
+#include "device/backend.h"
 #include "millrace/half.h"
 #include "millrace/tensors.h"
 
@@ -171,7 +172,7 @@ PlanTensors& PlanTensors::operator=(PlanTensors&&) noexcept = default;
 PlanTensors::~PlanTensors() = default;
 
 Result<PlanTensors> PlanTensors::allocate(const Plan& plan) {
-  if (plan.device() != "cpu")
+  if (const auto backend = backend_named(plan.device()); !backend || (*backend)->target.own_memory)
     return Error::make(ErrorKind::unavailable,
                        concat("the plan's tensors are in the memory of --device ", plan.device()),
                        "allocate them there, as plan.arguments() and the other lists say");

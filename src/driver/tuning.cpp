@@ -290,13 +290,12 @@ Result<std::unique_ptr<KernelMaker>> kernel_maker_of(const Machine& machine) {
 Wanted used_by(const Measurements& measurements, const Selection& selection) {
   Wanted wanted;
   for (const SelectedPartition& selected : selection.partitions) {
-    const MeasuredPartition& partition = measurements.partitions[static_cast<size_t>(selected.partition)];
-    wanted.candidates.push_back(
-        {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
+    const MeasuredPartition& partition = measurements.partitions[as_index(selected.partition)];
+    wanted.candidates.push_back({partition.name, partition.candidates[as_index(selected.candidate)].candidate});
   }
   for (const SelectedConversion& conversion : selection.conversions) {
-    for (const auto& [from, to] : conversion.steps())
-      wanted.conversions.push_back({measurements.tensors[static_cast<size_t>(conversion.tensor)].name, from, to});
+    for (const auto& [from, to] : conversion.chain())
+      wanted.conversions.push_back({measurements.tensors[as_index(conversion.tensor)].name, from, to});
   }
   return wanted;
 }

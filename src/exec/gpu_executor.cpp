@@ -105,7 +105,7 @@ Result<Done> GpuExecutor::run(Run kind) {
   const auto [first, last] = launches_of(kind);
   if (first == last || gpu_->is_recorded()) return enqueue(kind);
   const std::span<void* const> tensors = tensors_.between(first, last);
-  Recordings& recordings = recorded_[static_cast<size_t>(kind)];
+  Recordings& recordings = recorded_[as_index(kind)];
   const auto known = std::find_if(recordings.begin(), recordings.end(), [&](const Recorded& one) {
     return std::equal(one.tensors.begin(), one.tensors.end(), tensors.begin(), tensors.end()) &&
            one.scratch == tensors_.scratch() && one.random == random_ && one.scalars == tensors_.all_scalars();

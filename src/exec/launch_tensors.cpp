@@ -39,7 +39,7 @@ LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& la
     first_.push_back(tensors_.size());
     for (const int number : launch.buffers) {
       if (number != kNoBuffer) {
-        const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(number)];
+        const PlanBuffer& buffer = plan.buffers[as_index(number)];
         const bool saved = buffer.offset < plan.saved_bytes;
         if (buffer.location == BufferLocation::arena)
           placed_.push_back({tensors_.size(), saved, saved ? buffer.offset : buffer.offset - plan.saved_bytes});
@@ -62,7 +62,7 @@ LaunchTensors::LaunchTensors(const StepPlan& plan, const std::vector<Launch>& la
 void LaunchTensors::find_adjacent(const StepPlan& plan, const std::vector<int>& buffers,
                                   const std::vector<int>& stack) {
   const auto buffer_at = [&](int position) -> const PlanBuffer& {
-    return plan.buffers[static_cast<size_t>(buffers[static_cast<size_t>(position)])];
+    return plan.buffers[as_index(buffers[static_cast<size_t>(position)])];
   };
   for (size_t k = 0; k + 1 < stack.size(); ++k) {
     const PlanBuffer& first = buffer_at(stack[k]);

@@ -137,7 +137,7 @@ Value item_of(const Value& sequence, int64_t k, SourceLocation location, Diagnos
   if (k < -size || k >= size)
     return reported(location, diagnostics, concat("index ", k, " of a tuple with ", size, " items"),
                     "count from 0, or from -1 at the end");
-  return (*sequence.items)[static_cast<size_t>(k < 0 ? k + size : k)];
+  return (*sequence.items)[as_index(k < 0 ? k + size : k)];
 }
 
 Value slice_of(const Value& sequence, const SliceBounds& bounds, SourceLocation location, Diagnostics& diagnostics) {
@@ -155,8 +155,7 @@ Value slice_of(const Value& sequence, const SliceBounds& bounds, SourceLocation 
   std::vector<Value> items;
   // No step is longer than the sequence, so the counter does not overflow.
   const int64_t stride = std::clamp(step, -size - 1, size + 1);
-  for (int64_t k = start; step > 0 ? k < stop : k > stop; k += stride)
-    items.push_back((*sequence.items)[static_cast<size_t>(k)]);
+  for (int64_t k = start; step > 0 ? k < stop : k > stop; k += stride) items.push_back((*sequence.items)[as_index(k)]);
   return make_sequence(std::move(items), sequence.list, location, diagnostics);
 }
 

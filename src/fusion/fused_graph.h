@@ -99,7 +99,7 @@ struct FusedGraph {
 // Words with masks stored as bits, as in plans: the measure for whether a change saves words.
 template <class Fused>
 int64_t moved_words(const Fused& fused) {
-  return fused.words_after_by_mask[static_cast<size_t>(MaskStorage::bits)];
+  return fused.words_after_by_mask[as_index(MaskStorage::bits)];
 }
 
 // Whether two neighbouring operators fused.

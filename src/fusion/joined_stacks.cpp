@@ -63,7 +63,7 @@ class StackFinder {
     for (size_t input = 0; input < join.inputs.size(); ++input) {
       const Range& range = join.regions[input][index];
       if (range.length() != 1) return std::nullopt;
-      order[static_cast<size_t>(range.first)] = input;
+      order[as_index(range.first)] = input;
     }
     return order;  // regions do not overlap, so every position is taken
   }

@@ -37,7 +37,7 @@ bool AttentionMatch::note(AttentionTensor& into, TensorId tensor, const Roles& a
       case kInnerRole:
       case kValueRole: into.axes.column = at; break;
       case kOuterInnerRole: into.axes.outer_column = at; break;
-      default: into.axes.batch[static_cast<size_t>(axes[axis])] = at;
+      default: into.axes.batch[as_index(axes[axis])] = at;
     }
   }
   roles_[tensor] = axes;

@@ -15,7 +15,7 @@ bool is_reduced_exactly(const Operator& op, const Roles& indices, const Roles& w
 std::optional<Roles> roles_of_axes(const Access& access, const Roles& indices) {
   Roles roles;
   for (const Position& axis : access.axes) {
-    const Role role = axis.index() == kFixed ? kNoRole : indices[static_cast<size_t>(axis.index())];
+    const Role role = axis.index() == kFixed ? kNoRole : indices[as_index(axis.index())];
     if (role != kNoRole && std::find(roles.begin(), roles.end(), role) != roles.end()) return std::nullopt;
     roles.push_back(role);
   }
@@ -28,7 +28,7 @@ std::optional<Roles> roles_along(const Access& access, const Roles& indices) {
   }
   Roles roles;
   for (const Position& axis : access.axes) {
-    const Role role = indices[static_cast<size_t>(axis.index())];
+    const Role role = indices[as_index(axis.index())];
     if (std::find(roles.begin(), roles.end(), role) != roles.end()) return std::nullopt;
     roles.push_back(role);
   }
@@ -39,7 +39,7 @@ bool take_roles(const Access& access, const Roles& axes, Roles& indices) {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     const int index = access.axes[axis].index();
     if (index == kFixed) return false;
-    Role& role = indices[static_cast<size_t>(index)];
+    Role& role = indices[as_index(index)];
     if (role != kNoRole && role != axes[axis]) return false;
     if (role == kNoRole && std::find(indices.begin(), indices.end(), axes[axis]) != indices.end()) return false;
     role = axes[axis];

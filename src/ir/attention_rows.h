@@ -18,7 +18,7 @@ struct AttentionRows {
 
 struct AbsorbedRows {
   AttentionRows q, k;
-  AttentionRows d_q, d_k;            // the expression: what is stored, from the gradient's rows
+  AttentionRows d_q, d_k;            // their expressions compute what is stored from the gradients' rows
   std::vector<OperatorId> forward;   // that it absorbs, in the graph's order
   std::vector<OperatorId> backward;  // the same
 };

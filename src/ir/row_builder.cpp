@@ -69,14 +69,14 @@ std::vector<RowPiece> pieces_of(const std::vector<Nodes>& columns, int64_t step)
   std::vector<bool> done(columns.size(), false);
   const auto count = static_cast<int64_t>(columns.size());
   for (int64_t first = 0; first < count; ++first) {
-    if (done[static_cast<size_t>(first)]) continue;
-    RowPiece piece{first, step, 0, columns[static_cast<size_t>(first)]};
+    if (done[as_index(first)]) continue;
+    RowPiece piece{first, step, 0, columns[as_index(first)]};
     for (int64_t column = first; column < count; column += step) {
-      const Nodes& nodes = columns[static_cast<size_t>(column)];
-      if (done[static_cast<size_t>(column)]) break;
+      const Nodes& nodes = columns[as_index(column)];
+      if (done[as_index(column)]) break;
       if (piece.count == 1 && have_one_form(piece.nodes, nodes)) piece.nodes = with_steps(piece.nodes, nodes);
       if (!is_at(piece, piece.count, nodes)) break;
-      done[static_cast<size_t>(column)] = true;
+      done[as_index(column)] = true;
       ++piece.count;
     }
     pieces.push_back(std::move(piece));
@@ -124,14 +124,14 @@ std::optional<RowExpression> RowBuilder::build(const AttentionTensor& operand) {
 RowBuilder::Axes RowBuilder::axes_at(const AttentionTensor& tensor, int64_t column) const {
   const std::vector<DimId>& dims = graph_.tensor(tensor.tensor).dims;
   Axes axes(dims.size());
-  const AttentionAxes& of = tensor.axes;
-  for (size_t k = 0; k < of.batch.size(); ++k) {
-    if (of.batch[k] >= 0) axes[as_index(of.batch[k])].role = static_cast<Role>(k);
+  const AttentionAxes& roles = tensor.axes;
+  for (size_t k = 0; k < roles.batch.size(); ++k) {
+    if (roles.batch[k] >= 0) axes[as_index(roles.batch[k])].role = static_cast<Role>(k);
   }
-  axes[as_index(of.row())].role = of.query >= 0 ? kQueryRole : kKeyRole;
-  const int64_t inner = graph_.extent(dims[as_index(of.column)]);
-  axes[as_index(of.column)].position = column % inner;
-  if (of.outer_column >= 0) axes[as_index(of.outer_column)].position = column / inner;
+  axes[as_index(roles.row())].role = roles.query >= 0 ? kQueryRole : kKeyRole;
+  const int64_t inner = graph_.extent(dims[as_index(roles.column)]);
+  axes[as_index(roles.column)].position = column % inner;
+  if (roles.outer_column >= 0) axes[as_index(roles.outer_column)].position = column / inner;
   return axes;
 }
 
@@ -291,7 +291,7 @@ size_t RowBuilder::add_element(TensorId tensor, const Axes& axes) {
       case kNoRole: node.positions.push_back({at, axes[axis].position, 0}); break;
       case kQueryRole: term.axes.query = at; break;
       case kKeyRole: term.axes.key = at; break;
-      default: term.axes.batch[static_cast<size_t>(axes[axis].role)] = at;
+      default: term.axes.batch[as_index(axes[axis].role)] = at;
     }
   }
   const auto known = std::find(made_.terms.begin(), made_.terms.end(), term);

@@ -82,7 +82,7 @@ ScoreBuilder::Made ScoreBuilder::apply(OperatorId producer, const Roles& axes) {
   Roles indices(op.space.size(), kNoRole);
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     const int index = op.outputs[0].axes[axis].index();
-    if (index != kFixed) indices[static_cast<size_t>(index)] = axes[axis];
+    if (index != kFixed) indices[as_index(index)] = axes[axis];
   }
   const bool masks = op.kind == OperatorKind::causal_mask || op.kind == OperatorKind::causal_mask_dx;
   if (masks && !masks_keys_after_queries(indices)) return std::nullopt;
@@ -117,7 +117,7 @@ ScoreBuilder::Made ScoreBuilder::add_term(TensorId tensor, const Roles& axes) {
       case kInnerRole:
       case kOuterInnerRole:
       case kValueRole: return std::nullopt;
-      default: term.axes.batch[static_cast<size_t>(axes[axis])] = at;
+      default: term.axes.batch[as_index(axes[axis])] = at;
     }
   }
   ScoreNode node;

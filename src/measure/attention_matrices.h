@@ -18,10 +18,8 @@ struct Matrix {
 
   double* row(int64_t number) { return values.data() + number * columns; }
   const double* row(int64_t number) const { return values.data() + number * columns; }
-  double& at(int64_t row_number, int64_t column) { return values[static_cast<size_t>(row_number * columns + column)]; }
-  double at(int64_t row_number, int64_t column) const {
-    return values[static_cast<size_t>(row_number * columns + column)];
-  }
+  double& at(int64_t row_number, int64_t column) { return values[as_index(row_number * columns + column)]; }
+  double at(int64_t row_number, int64_t column) const { return values[as_index(row_number * columns + column)]; }
 
   int64_t rows;
   int64_t columns;
@@ -80,7 +78,7 @@ inline void multiply(const double* row, const Matrix& by, double* products) {
 
 inline double sum_of_magnitudes(const double* row, int64_t count, const std::vector<double>& weights) {
   double sum = 0;
-  for (int64_t c = 0; c < count; ++c) sum += std::abs(row[c]) * weights[static_cast<size_t>(c)];
+  for (int64_t c = 0; c < count; ++c) sum += std::abs(row[c]) * weights[as_index(c)];
   return sum;
 }
 
@@ -89,7 +87,7 @@ inline std::vector<double> largest_magnitudes(const Matrix& matrix) {
   std::vector<double> largest(static_cast<size_t>(matrix.columns), 0.0);
   for (int64_t r = 0; r < matrix.rows; ++r) {
     for (int64_t c = 0; c < matrix.columns; ++c)
-      largest[static_cast<size_t>(c)] = std::max(largest[static_cast<size_t>(c)], std::abs(matrix.at(r, c)));
+      largest[as_index(c)] = std::max(largest[as_index(c)], std::abs(matrix.at(r, c)));
   }
   return largest;
 }

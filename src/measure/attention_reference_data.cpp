@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/parallel.h"
+#include "base/position.h"
 #include "measure/attention_errors.h"
 #include "measure/attention_matrices.h"
 #include "measure/row_values.h"
@@ -45,7 +46,7 @@ class Heads {
     in_parallel(std::ssize(groups), 1, [&](int64_t begin, int64_t end) {
       for (int64_t group = begin; group < end; ++group) {
         KeyGradients gradients;
-        for (const int64_t point : groups[static_cast<size_t>(group)]) compute_head(point, gradients);
+        for (const int64_t point : groups[as_index(group)]) compute_head(point, gradients);
         for (const auto& [point, sums] : gradients) store(sums, Attention::d_k, point);
       }
     });
@@ -65,7 +66,7 @@ class Heads {
 
   template <class List>
   static size_t position_in(const List& list, TensorId tensor) {
-    return static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
+    return position_in(list, tensor);
   }
   std::vector<double>& input(Attention::Operand operand) {
     return reference_data_.inputs[position_in(partition_.reads, attention_.tensors[operand])];
@@ -276,7 +277,7 @@ class Heads {
     const auto begin = head.logits.begin() + query * attention_.keys;
     double largest = -std::numeric_limits<double>::infinity();
     for (int64_t key = 0; key < attention_.keys; ++key) {
-      row.weights[static_cast<size_t>(key)] = begin[key].value;
+      row.weights[as_index(key)] = begin[key].value;
       largest = std::max(largest, begin[key].value);
     }
     double sum = 0;
@@ -286,19 +287,19 @@ class Heads {
     row.score_error = AttentionErrors(attention_).of_scores(scale_).per_log_sum * std::abs(row.log_sum);
     double logit_error = 0;
     for (int64_t key = 0; key < attention_.keys; ++key) {
-      if (row.weights[static_cast<size_t>(key)] >= kNoWeight) logit_error = std::max(logit_error, begin[key].error);
+      if (row.weights[as_index(key)] >= kNoWeight) logit_error = std::max(logit_error, begin[key].error);
     }
     row.score_error += logit_error;
     if (!attention_.mask.valid()) return;
     const int64_t first = offset_of(mask_strides_, point) + query * mask_strides_.row;
     for (int64_t key = 0; key < attention_.keys; ++key)
-      row.mask[static_cast<size_t>(key)] = mask_[static_cast<size_t>(first + key * mask_strides_.column)];
+      row.mask[as_index(key)] = mask_[as_index(first + key * mask_strides_.column)];
   }
 
   // A weight after the dropout, rounded; `relative` is its relative error before.
   Factor dropped(const Row& row, int64_t key, double relative) const {
-    const double mask = row.mask[static_cast<size_t>(key)];
-    const double value = row.weights[static_cast<size_t>(key)] * mask;
+    const double mask = row.mask[as_index(key)];
+    const double value = row.weights[as_index(key)] * mask;
     if (value == 0) return {};
     return {value, value * relative + storage_error(type_, value) + mask * tiny_};
   }
@@ -313,8 +314,8 @@ class Heads {
     ScoreMatrix d_logits;
   };
 
-  // By a point of each group of heads: the gradients of its keys, summed over its heads. Only for keys whose rows are
-  // not stored as they are.
+  // For each point of each group of heads: the gradients of its keys, summed over its heads. Only for keys whose rows
+  // are not stored as they are.
   using KeyGradients = std::map<int64_t, Sums>;
 
   void compute_head(int64_t point, KeyGradients& key_gradients) {
@@ -417,18 +418,18 @@ class Heads {
       const double difference_error = row.mask[at] * gradient_error + inner_error +
                                       AttentionErrors::of_steps() * (std::abs(gradients[at]) + std::abs(inner));
       const double error = std::abs(d_score) * weight_error + p * difference_error;
-      to.d_logits[static_cast<size_t>(query * attention_.keys + key)] = {d_score, error};
+      to.d_logits[as_index(query * attention_.keys + key)] = {d_score, error};
       add(dropped(row, key, weight_error), d_o, key, to.d_v);
     }
   }
 
-  // From the gradients of the logits to those of the queries, the keys and a term.
+  // Continues from the gradients of the logits to those of the queries, the keys and a term.
   void add_score_gradients(int64_t point, const Head& head, Gradients& to) {
     if (!attention_.has(Attention::d_q) && !attention_.has(Attention::d_k) && !attention_.d_term.valid()) return;
     const ScoreEvaluator::Gradients found = evaluator_.gradients(head.scores, to.d_logits, term_at(point));
     for (int64_t query = 0; query < attention_.queries && !found.d_scores.empty(); ++query) {
       for (int64_t key = 0; key < attention_.keys; ++key) {
-        const ScoreNumber& d_score = found.d_scores[static_cast<size_t>(query * attention_.keys + key)];
+        const ScoreNumber& d_score = found.d_scores[as_index(query * attention_.keys + key)];
         if (d_score.value == 0 && d_score.error == 0) continue;  // hidden
         const double error = d_score.error + storage_error(type_, d_score.value);
         const Factor scaled{scale_ * d_score.value, std::abs(scale_) * error + tiny_};
@@ -446,7 +447,7 @@ class Heads {
     for (int64_t query = 0; query < attention_.queries; ++query) {
       for (int64_t key = 0; key < attention_.keys; ++key) {
         const auto at = static_cast<size_t>(offset_of(strides, point) + query * strides.row + key * strides.column);
-        d_term_[at] = d_term_[at] + gradients[static_cast<size_t>(query * attention_.keys + key)];
+        d_term_[at] = d_term_[at] + gradients[as_index(query * attention_.keys + key)];
       }
     }
   }

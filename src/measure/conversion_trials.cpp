@@ -23,8 +23,7 @@ void ConversionTrials::find_equal_tensors(const Graph& graph) {
 
 bool ConversionTrials::can_convert(TensorId tensor, int from, int to) const {
   const std::vector<Layout>& layouts = candidates_.domains[tensor.at()].layouts;
-  return layouts[static_cast<size_t>(from)].storage == MaskStorage::words &&
-         layouts[static_cast<size_t>(to)].storage == MaskStorage::words;
+  return layouts[as_index(from)].storage == MaskStorage::words && layouts[as_index(to)].storage == MaskStorage::words;
 }
 
 std::vector<std::pair<int, int>> ConversionTrials::between(TensorId tensor, std::set<int> written,

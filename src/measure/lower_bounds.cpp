@@ -100,7 +100,7 @@ double LowerBounds::seconds(const Partition& partition, const Bytes& bytes, int 
 
 double LowerBounds::seconds(const Partition& partition, const Candidate& candidate) {
   const auto bytes = [&](TensorId tensor, size_t k) {
-    const Layout& layout = domains_[tensor.at()].layouts[static_cast<size_t>(candidate.layouts[k])];
+    const Layout& layout = domains_[tensor.at()].layouts[as_index(candidate.layouts[k])];
     return static_cast<double>(stored_bytes(graph_, tensor, layout));
   };
   return seconds(partition, bytes, threads_of(candidate, threads_));
@@ -119,8 +119,7 @@ double LowerBounds::seconds(const Partition& partition) {
 double LowerBounds::conversion_seconds(TensorId tensor, int from, int to) {
   double bytes = 0;
   for (const int layout : {from, to})
-    bytes +=
-        static_cast<double>(stored_bytes(graph_, tensor, domains_[tensor.at()].layouts[static_cast<size_t>(layout)]));
+    bytes += static_cast<double>(stored_bytes(graph_, tensor, domains_[tensor.at()].layouts[as_index(layout)]));
   return at_ceilings(bytes, bytes, 0, threads_);
 }
 

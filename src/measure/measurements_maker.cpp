@@ -12,7 +12,7 @@ void drop_unused_partitions(Measurements& made) {
   std::vector<bool> used(made.partitions.size(), false);
   for (const MeasuredChoicePoint& choice_point : made.choice_points) {
     for (const std::vector<int>& alternative : choice_point.alternatives) {
-      for (const int partition : alternative) used[static_cast<size_t>(partition)] = true;
+      for (const int partition : alternative) used[as_index(partition)] = true;
     }
   }
   std::vector<int> renumbered(made.partitions.size(), -1);
@@ -25,7 +25,7 @@ void drop_unused_partitions(Measurements& made) {
   made.partitions = std::move(kept);
   for (MeasuredChoicePoint& choice_point : made.choice_points) {
     for (std::vector<int>& alternative : choice_point.alternatives) {
-      for (int& partition : alternative) partition = renumbered[static_cast<size_t>(partition)];
+      for (int& partition : alternative) partition = renumbered[as_index(partition)];
     }
   }
 }
@@ -49,7 +49,7 @@ std::vector<UsedLayouts> used_layouts(const Measurements& made) {
       for (size_t k = 0; k < candidate.layouts.size(); ++k) {
         const bool written = k >= partition.reads.size();
         const int tensor = written ? partition.writes[k - partition.reads.size()] : partition.reads[k];
-        UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+        UsedLayouts& used = layouts[as_index(tensor)];
         (written ? used.written : used.read).insert(candidate.layouts[k]);
       }
     }
@@ -216,7 +216,7 @@ void MeasurementsMaker::make_choice_points(Measurements& made) const {
     MeasuredChoicePoint into;
     for (const std::vector<int>& alternative : choice_point.alternatives) {
       const bool complete = std::all_of(alternative.begin(), alternative.end(), [&](int partition) {
-        return !made.partitions[static_cast<size_t>(partition)].candidates.empty();
+        return !made.partitions[as_index(partition)].candidates.empty();
       });
       if (complete) into.alternatives.push_back(alternative);
     }
@@ -248,7 +248,7 @@ void MeasurementsMaker::add_expected_conversions(const std::vector<int>& tensor_
   for (size_t k = 0; k < graph_.tensors.size(); ++k) {
     const int tensor = tensor_of[k];
     if (tensor < 0) continue;
-    const UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+    const UsedLayouts& used = layouts[as_index(tensor)];
     for (const auto& [from, to] : conversions_.between(TensorId(k), used.written, used.read)) {
       if (!known.contains({tensor, from, to}))
         made.conversions.push_back({tensor, from, to, conversions_.expected(TensorId(k), from, to)});
@@ -264,7 +264,7 @@ void MeasurementsMaker::add_bounded_conversions(const std::vector<int>& tensor_o
   for (size_t k = 0; k < graph_.tensors.size(); ++k) {
     const int tensor = tensor_of[k];
     if (tensor < 0) continue;
-    const UsedLayouts& used = layouts[static_cast<size_t>(tensor)];
+    const UsedLayouts& used = layouts[as_index(tensor)];
     for (const auto& [from, to] : conversions_.between(TensorId(k), used.written, used.read)) {
       if (!settled.contains({TensorId(k), from, to}))
         made.conversions.push_back({tensor, from, to, bounds.conversion_seconds(TensorId(k), from, to)});

@@ -14,7 +14,7 @@ namespace {
 const std::vector<int>& most_promising(const ChoicePoint& choice_point, const std::vector<double>& estimates) {
   const auto seconds = [&](const std::vector<int>& alternative) {
     double sum = 0;
-    for (const int partition : alternative) sum += estimates[static_cast<size_t>(partition)];
+    for (const int partition : alternative) sum += estimates[as_index(partition)];
     return sum;
   };
   return *std::min_element(choice_point.alternatives.begin(), choice_point.alternatives.end(),
@@ -49,7 +49,7 @@ PartitionClasses::PartitionClasses(const Graph& graph, const Candidates& candida
   for (const PartitionCandidates& partition : candidates_.partitions) estimates.push_back(least_estimate(partition));
   for (const ChoicePoint& choice_point : candidates_.choice_points) {
     for (const int partition : most_promising(choice_point, estimates))
-      classes_[class_of_partition_[static_cast<size_t>(partition)]].comes_first = true;
+      classes_[class_of_partition_[as_index(partition)]].comes_first = true;
   }
 }
 

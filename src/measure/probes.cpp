@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "base/position.h"
 #include "measure/library_gelu.h"
 #include "reference/activations.h"
 
@@ -22,18 +23,17 @@ class Prober {
     for (size_t operand = 0; operand < (product.vector ? 4 : 3); ++operand) {
       const std::vector<TensorId>& tensors = product.operand(operand);
       const std::vector<TensorId>& list = product.is_written(operand) ? partition.writes : partition.reads;
-      for (const TensorId tensor : tensors)
-        positions_[operand].push_back(static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin()));
+      for (const TensorId tensor : tensors) positions_[operand].push_back(position_in(list, tensor));
       origins_[operand] = origin_of(graph, product, operand, written_layout(graph, tensors.front()));
       for (size_t index = 0; index < product.indices.size(); ++index) {
         const bool stacks = product.is_stacked_along(operand, product.indices[index]);
         if (stacks) stack_ = index;
         const Layout layout = written_layout(graph, tensors.front());
-        strides_[operand].push_back(stacks ? 0 : step_along(graph, product, operand, index, layout));
+        strides_[operand].push_back(stacks ? 0 : stride_along(graph, product, operand, index, layout));
       }
     }
     const std::vector<TensorId>& list = product.writes_auxiliary() ? partition.writes : partition.reads;
-    epilogue_position_ = static_cast<size_t>(std::find(list.begin(), list.end(), product.companion()) - list.begin());
+    epilogue_position_ = position_in(list, product.companion());
   }
 
   std::vector<Probe> run(size_t count) {

@@ -28,8 +28,7 @@ void allow_for_library(const Partition& partition, const PartitionGraph& subgrap
   if (!gradient && !is_gelu(partition.product.activation)) return;
   const Operator& function = subgraph.graph.operators.back();
   const auto at = std::find(subgraph.writes.begin(), subgraph.writes.end(), function.outputs[0].tensor);
-  std::vector<double>& tolerances =
-      reference_data.outputs[static_cast<size_t>(at - subgraph.writes.begin())].tolerances;
+  std::vector<double>& tolerances = reference_data.outputs[as_index(at - subgraph.writes.begin())].tolerances;
   const std::vector<Scalar>& arguments = values[function.inputs[0].tensor.at()];
   for (size_t element = 0; element < tolerances.size(); ++element) {
     const double x = arguments[element].value;
@@ -134,7 +133,7 @@ double factor_of(const Graph& graph, const std::vector<TensorId>& scales, const 
     const auto at = std::find(graph.arguments.begin(), graph.arguments.end(), tensor);
     factor *= graph.tensor(tensor).role == TensorRole::constant
                   ? graph.tensor(tensor).value
-                  : reference_data.arguments[static_cast<size_t>(at - graph.arguments.begin())];
+                  : reference_data.arguments[as_index(at - graph.arguments.begin())];
   }
   return factor;
 }

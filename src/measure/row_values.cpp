@@ -83,8 +83,7 @@ std::vector<RowNumber> row_values(const Graph& graph, const RowExpression& expre
     if (!interpret(graph_of_piece(piece, rows), values, RandomState())) return made;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < piece.count; ++i)
-        made[static_cast<size_t>(row * columns + piece.first + i * piece.step)] =
-            values.back()[static_cast<size_t>(row * piece.count + i)];
+        made[as_index(row * columns + piece.first + i * piece.step)] = values.back()[as_index(row * piece.count + i)];
     }
   }
   return made;

@@ -140,7 +140,7 @@ ScoreMatrix ScoreEvaluator::logits(const ScoreMatrix& scores, const Term& term) 
   for (int64_t query = 0; query < attention_.queries; ++query) {
     for (int64_t key = 0; key < attention_.keys; ++key) {
       if (key < query + window.first || key > query + window.last)
-        made[static_cast<size_t>(query * attention_.keys + key)] = -std::numeric_limits<double>::infinity();
+        made[as_index(query * attention_.keys + key)] = -std::numeric_limits<double>::infinity();
     }
   }
   return made;

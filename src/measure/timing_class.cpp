@@ -19,7 +19,7 @@ std::string line_of(const Graph& graph, TensorId tensor, const Layout& layout) {
   std::string text;
   int64_t bytes = bytes_of(stored.dtype);
   for (auto axis = layout.order.rbegin(); axis != layout.order.rend() && bytes < kLineBytes; ++axis) {
-    const int64_t extent = graph.extent(stored.dims[static_cast<size_t>(*axis)]);
+    const int64_t extent = graph.extent(stored.dims[as_index(*axis)]);
     if (extent == 1) continue;
     text += concat(*axis, ".");
     bytes *= extent;
@@ -36,12 +36,12 @@ KernelConfig without_far_loops(const Graph& graph, const Partition& partition, K
   if (loop == loops.rend()) loop = loops.rbegin();
   for (; loop != loops.rend() && bytes < kLineBytes; ++loop) {
     config.loops.push_back(*loop);
-    bytes *= partition.space[static_cast<size_t>(*loop)].extent;
+    bytes *= partition.space[as_index(*loop)].extent;
   }
   return config;
 }
 
-// The arguments of a library call. For a named algorithm, only whether each stride is 0, 1 or more.
+// The arguments of a library call. For a named algorithm it only matters whether each stride is 0, 1 or more.
 std::string call_text(const Launch& launch) {
   const GemmCall& call = launch.gemm;
   const int64_t largest = call.algorithm.id < 0 ? std::numeric_limits<int64_t>::max() : 2;

@@ -208,7 +208,7 @@ std::string Trials::misuse(const Partition& partition, const Buffers& buffers) c
   const std::vector<uint64_t> inputs = buffers.fingerprints(0, partition.reads.size());
   const auto changed = std::mismatch(inputs.begin(), inputs.end(), buffers.inputs.begin()).first;
   if (changed == inputs.end()) return "";
-  const TensorId tensor = partition.reads[static_cast<size_t>(changed - inputs.begin())];
+  const TensorId tensor = partition.reads[as_index(changed - inputs.begin())];
   return concat("it changes its input ", graph_.tensor(tensor).name);
 }
 

@@ -44,7 +44,7 @@ class Alternatives {
     for (const int partition : alternative) {
       const double measured = classes_.all()[number_of_class(partition)].best;
       const bool estimated = measured == kNotMeasured && unmeasured == Unmeasured::as_estimated;
-      sum += estimated ? least_estimate(candidates_.partitions[static_cast<size_t>(partition)]) : measured;
+      sum += estimated ? least_estimate(candidates_.partitions[as_index(partition)]) : measured;
     }
     return sum;
   }

@@ -112,11 +112,11 @@ Result<Oracle> Oracle::make(Gpu& gpu, const GpuKernelCache& cache) {
   return made;
 }
 
-Result<Done> Oracle::run(StepKind kind, const Task& wanted, const OracleMemory& memory) const {
+Result<Done> Oracle::run(TaskKind kind, const Task& wanted, const OracleMemory& memory) const {
   if (wanted.points == 0) return Done{};
   Task task = wanted;
   GpuMemory partials;
-  task.inner_parts = kind == StepKind::map ? 1 : parts_of(task, gpu_->info());
+  task.inner_parts = kind == TaskKind::map ? 1 : parts_of(task, gpu_->info());
   if (task.inner_parts > 1) {
     Result<GpuMemory> got = memory(task.points * task.inner_parts * kBytesOfNumber);
     if (!got) return got.error();
@@ -125,7 +125,7 @@ Result<Done> Oracle::run(StepKind kind, const Task& wanted, const OracleMemory& 
   }
   if (Result<Done> copied = gpu_->copy_in(task_.data(), &task, sizeof(task)); !copied) return copied;
   const std::array<void*, 1> tensors = {task_.data()};
-  GpuLaunch& first = kind == StepKind::map ? *map_ : kind == StepKind::fold ? *fold_ : *contract_;
+  GpuLaunch& first = kind == TaskKind::map ? *map_ : kind == TaskKind::fold ? *fold_ : *contract_;
   if (Result<Done> ran = first.run(tensors.data(), nullptr, nullptr, nullptr); !ran) return ran;
   if (task.inner_parts == 1) return Done{};
   if (Result<Done> ran = join_->run(tensors.data(), nullptr, nullptr, nullptr); !ran) return ran;
@@ -134,29 +134,29 @@ Result<Done> Oracle::run(StepKind kind, const Task& wanted, const OracleMemory& 
 
 Result<Done> Oracle::run(const Graph& graph, const Operator& op, std::vector<OracleTensor>& tensors,
                          const OracleSettings& settings, const OracleMemory& memory) const {
-  Result<OperatorSteps> steps = steps_of(graph, op);
-  if (!steps) return steps.error();
+  Result<OperatorTasks> split = tasks_of(graph, op);
+  if (!split) return split.error();
   for (const Access& output : op.outputs) {
     Result<OracleTensor> made = new_tensor(oracle::kBounded, elements_of(graph, output.tensor), memory);
     if (!made) return made.error();
     tensors[output.tensor.at()] = std::move(*made);
   }
   std::vector<OracleTensor> temporaries;
-  for (const Temporary& wanted : steps->temporaries) {
+  for (const Temporary& wanted : split->temporaries) {
     Result<OracleTensor> made = new_temporary(wanted, tensors, memory);
     if (!made) return made.error();
     temporaries.push_back(std::move(*made));
   }
-  const auto find = [&](const StepTensor& at) -> const OracleTensor& {
-    return at.temporary >= 0 ? temporaries[static_cast<size_t>(at.temporary)] : tensors[at.tensor.at()];
+  const auto find = [&](const TaskTensor& at) -> const OracleTensor& {
+    return at.temporary >= 0 ? temporaries[as_index(at.temporary)] : tensors[at.tensor.at()];
   };
-  for (Step& step : steps->steps) {
-    for (size_t k = 0; k < step.inputs.size(); ++k) address(find(step.inputs[k]), step.task.in[k]);
-    for (size_t k = 0; k < step.outputs.size(); ++k) address(find(step.outputs[k]), step.task.out[k]);
-    step.task.seed = settings.seed;
-    step.task.step = settings.step;
-    step.task.roundoff = settings.roundoff;
-    if (Result<Done> ran = run(step.kind, step.task, memory); !ran) return ran;
+  for (OperatorTask& one : split->tasks) {
+    for (size_t k = 0; k < one.inputs.size(); ++k) address(find(one.inputs[k]), one.task.in[k]);
+    for (size_t k = 0; k < one.outputs.size(); ++k) address(find(one.outputs[k]), one.task.out[k]);
+    one.task.seed = settings.seed;
+    one.task.step = settings.step;
+    one.task.roundoff = settings.roundoff;
+    if (Result<Done> ran = run(one.kind, one.task, memory); !ran) return ran;
   }
   if (temporaries.empty()) return Done{};
   return gpu_->wait();  // before they are freed

@@ -12,7 +12,7 @@
 
 #include "device/gpu_kernel_cache.h"
 #include "device/gpu_memory.h"
-#include "oracle/steps.h"
+#include "oracle/operator_tasks.h"
 
 namespace millrace {
 
@@ -54,7 +54,7 @@ class Oracle {
                    const OracleSettings& settings, const OracleMemory& memory) const;
 
   // Runs one task, whose operands have addresses. `memory` is for partial results.
-  Result<Done> run(StepKind kind, const oracle::Task& wanted, const OracleMemory& memory) const;
+  Result<Done> run(TaskKind kind, const oracle::Task& wanted, const OracleMemory& memory) const;
 
  private:
   explicit Oracle(Gpu& gpu) : gpu_(&gpu) {}

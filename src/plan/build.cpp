@@ -58,7 +58,7 @@ class PlanBuilder {
 
   // A selected conversion.
   struct PlacedChain {
-    std::vector<Planned> steps;
+    std::vector<Planned> conversions;
     size_t location = 0;  // the launch that they precede
     Pass pass = Pass::forward;
   };
@@ -104,12 +104,12 @@ class PlanBuilder {
       return std::pair(l.location, l.pass) < std::pair(r.location, r.pass);
     });
     std::map<size_t, std::vector<Planned>> before;  // by the launch that they precede
-    std::set<Stored> made;                          // a step that chains have in common is launched once
+    std::set<Stored> made;                          // a conversion that chains have in common is launched once
     for (PlacedChain& chain : chains) {
-      for (Planned& step : chain.steps) {
-        if (!made.emplace(step.resolved.tensors[0], step.resolved.candidate.layouts[1]).second) continue;
-        step.launch.pass = chain.pass;
-        before[chain.location].push_back(std::move(step));
+      for (Planned& conversion : chain.conversions) {
+        if (!made.emplace(conversion.resolved.tensors[0], conversion.resolved.candidate.layouts[1]).second) continue;
+        conversion.launch.pass = chain.pass;
+        before[chain.location].push_back(std::move(conversion));
       }
     }
     std::vector<Planned> all;
@@ -121,16 +121,16 @@ class PlanBuilder {
     return Done{};
   }
 
-  // The steps of a conversion, and the launch that they precede.
+  // The conversions of a chain, and the launch that they precede.
   Result<PlacedChain> placed_chain(const SelectedConversion& selected) const {
     PlacedChain chain;
-    for (const auto& [from, to] : selected.steps()) {
-      Result<Planned> step = planned_conversion(selected.tensor, from, to);
-      if (!step) return step.error();
-      chain.steps.push_back(std::move(*step));
+    for (const auto& [from, to] : selected.chain()) {
+      Result<Planned> conversion = planned_conversion(selected.tensor, from, to);
+      if (!conversion) return conversion.error();
+      chain.conversions.push_back(std::move(*conversion));
     }
-    const TensorId id = chain.steps.back().resolved.tensors[0];
-    const int layout = chain.steps.back().resolved.candidate.layouts[1];
+    const TensorId id = chain.conversions.back().resolved.tensors[0];
+    const int layout = chain.conversions.back().resolved.candidate.layouts[1];
     chain.location = place_of_conversion(id, layout);
     const bool ends_forward =
         chain.location == first_of_backward() && is_written_forward(id) && is_callers_output(id, layout);
@@ -256,7 +256,7 @@ class PlanBuilder {
 
   // Buffers that must be contiguous because a stacked product takes them as one tensor. The caller's already are.
   std::vector<std::vector<int>> stacked_buffers() const {
-    // By group and layout: members that the next one must follow.
+    // For each group and layout, the members that the next one must follow.
     std::map<std::pair<size_t, int>, std::set<size_t>> linked;
     for (const Planned& planned : planned_) {
       if (!std::holds_alternative<GemmConfig>(planned.resolved.candidate.config)) continue;
@@ -266,8 +266,7 @@ class PlanBuilder {
         if (!product.is_adjacent(operand)) continue;
         const auto location =
             std::find(planned.resolved.tensors.begin(), planned.resolved.tensors.end(), stack.front());
-        const int layout =
-            planned.resolved.candidate.layouts[static_cast<size_t>(location - planned.resolved.tensors.begin())];
+        const int layout = planned.resolved.candidate.layouts[as_index(location - planned.resolved.tensors.begin())];
         for (size_t f = candidates_.callers_contiguous_groups; f < candidates_.contiguous_groups.size(); ++f) {
           const std::vector<TensorId>& group = candidates_.contiguous_groups[f];
           const auto found = std::search(group.begin(), group.end(), stack.begin(), stack.end());

@@ -229,7 +229,7 @@ class Check {
       for (const TensorId tensor : stack) {
         const auto position =
             std::find(launched.tensors.begin(), launched.tensors.end(), tensor) - launched.tensors.begin();
-        const PlanBuffer& buffer = plan_.buffers[as_index(launch.buffers[static_cast<size_t>(position)])];
+        const PlanBuffer& buffer = plan_.buffers[as_index(launch.buffers[as_index(position)])];
         const bool follows = previous == nullptr || previous->offset + previous->bytes == buffer.offset;
         if (!is_arena(buffer) || !follows)
           return concat(location, ".buffers: ", buffer.tensor, " does not follow the tensor it is stacked with");
@@ -315,8 +315,8 @@ class Check {
       if (!std::isfinite(seconds) || seconds < 0) return concat("launches[", k, "].predicted_seconds: not a time");
       sum += seconds;
     }
-    // Compares up to rounding. Plans of earlier versions may cost more: they count a step that two chains of
-    // conversions share twice.
+    // Compares up to rounding. Plans of earlier versions may cost more: they count a conversion that two chains share
+    // twice.
     if (!std::isfinite(plan_.cost) || plan_.cost < sum * (1 - 1e-9))
       return concat("cost: less than the sum of the launches, ", sum, " s");
     return {};

@@ -26,8 +26,8 @@ class Sampler {
   }
 
  private:
-  // Evenly spaced in [-1, 1], both ends included, in a random order for each tensor, also of another graph of
-  // the program.
+  // Evenly spaced in [-1, 1], both ends included. Their random order depends only on the tensor's name, so it is the
+  // same in another graph of the program.
   Samples spread(TensorId tensor) const {
     uint64_t seed = 0;
     for (const char letter : graph_.tensor(tensor).name) seed = 31 * seed + static_cast<unsigned char>(letter);

@@ -91,7 +91,7 @@ std::string analysis_text(const TrainingGraph& training, const Analysis& analysi
   totals_rows(totals, "  all", analysis.total, analysis.total, units);
   text += totals.text(width) + "\n";
 
-  const Totals& contractions = analysis.by_class[static_cast<size_t>(OperatorClass::contraction)];
+  const Totals& contractions = analysis.by_class[as_index(OperatorClass::contraction)];
   const double other_flop = static_cast<double>(analysis.total.flop - contractions.flop);
   const double other_words = static_cast<double>(analysis.total.words() - contractions.words());
   text += concat("Operators that are not contractions do ",

@@ -40,7 +40,7 @@ class TimesByLayout {
   void add(const MeasuredPartition& partition, size_t slot, size_t tensor) {
     std::vector<double> best(measurements_.tensors[tensor].layouts.size(), kNoTime);
     for (const MeasuredCandidate& candidate : partition.candidates) {
-      double& known = best[static_cast<size_t>(candidate.layouts[slot])];
+      double& known = best[as_index(candidate.layouts[slot])];
       known = std::min(known, candidate.seconds);
     }
     std::vector<double>& sum = seconds_.try_emplace(tensor, best.size(), 0.0).first->second;
@@ -115,7 +115,7 @@ std::vector<LayoutReason> layout_reasons(const StepPlan& plan, const Measurement
         reason.other_seconds = seconds[k];
       }
     }
-    const bool pinned = measured.pinned >= 0 && measured.layouts[static_cast<size_t>(measured.pinned)] == reason.layout;
+    const bool pinned = measured.pinned >= 0 && measured.layouts[as_index(measured.pinned)] == reason.layout;
     reason.choice = choice_of(reason, pinned);
     if (reason.launches > 0) reason.why = why(reason);
   }

@@ -182,7 +182,7 @@ class Metrics {
     return piece;
   }
 
-  // A plan of another machine, of which nothing is known here, counts as measured.
+  // The launches of a plan from another machine, about which nothing is known here, count as measured.
   bool is_estimated(const PlanLaunch& launch) const {
     if (launch.estimated) return true;
     const auto tried = tried_.find(launch.partition);
@@ -245,8 +245,7 @@ std::optional<double> seconds_as_written(const Measurements& measurements, const
   for (const MeasuredCandidate& candidate : partition.candidates) {
     bool written = true;
     for (size_t k = 0; k < tensors.size(); ++k)
-      written =
-          written && candidate.layouts[k] == std::max(0, measurements.tensors[static_cast<size_t>(tensors[k])].pinned);
+      written = written && candidate.layouts[k] == std::max(0, measurements.tensors[as_index(tensors[k])].pinned);
     if (written && (!best || candidate.seconds < *best)) best = candidate.seconds;
   }
   return best;

@@ -48,7 +48,7 @@ std::vector<ScatterPoint> candidate_points(const ReportArtefacts& artefacts) {
   return others;
 }
 
-// The value below which this fraction of the ratios measured / predicted is.
+// The value that this fraction of the ratios measured / predicted does not exceed.
 double quantile(const std::vector<ScatterPoint>& points, double fraction) {
   std::vector<double> ratios;
   for (const ScatterPoint& point : points) ratios.push_back(point.measured / point.predicted);

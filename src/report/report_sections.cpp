@@ -51,7 +51,7 @@ DataTable operators_table(const ReportArtefacts& artefacts, const StepMetrics& m
          Cell(fixed(piece.flop_per_word(), 2), piece.flop_per_word()), seconds_cell(piece.seconds),
          percent_cell(fraction_of_peak(piece, metrics.peaks)), percent_cell(mue(piece, metrics.peaks)),
          limit_cell(piece, metrics.peaks),
-         launch < 0 ? Cell("–") : Cell(name_of(artefacts.plan.launches[static_cast<size_t>(launch)]))});
+         launch < 0 ? Cell("–") : Cell(name_of(artefacts.plan.launches[as_index(launch)]))});
   }
   return table;
 }
@@ -138,7 +138,7 @@ std::vector<std::string> layouts_in(const StepPlan& plan, const PlanLaunch& laun
       texts.emplace_back("a mask, regenerated");
       continue;
     }
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(launch.buffers[k])];
+    const PlanBuffer& buffer = plan.buffers[as_index(launch.buffers[k])];
     texts.push_back(concat(buffer.tensor, " ", buffer.layout));
   }
   return texts;
@@ -218,8 +218,8 @@ DataTable conversions_table(const ReportArtefacts& artefacts) {
                   false};
   for (const PlanLaunch& launch : artefacts.plan.launches) {
     if (launch.conversion_of.empty() || launch.buffers.size() != 2) continue;
-    table.rows.push_back({launch.conversion_of, artefacts.plan.buffers[static_cast<size_t>(launch.buffers[0])].layout,
-                          artefacts.plan.buffers[static_cast<size_t>(launch.buffers[1])].layout,
+    table.rows.push_back({launch.conversion_of, artefacts.plan.buffers[as_index(launch.buffers[0])].layout,
+                          artefacts.plan.buffers[as_index(launch.buffers[1])].layout,
                           seconds_cell(launch.predicted_seconds)});
   }
   return table;

@@ -19,8 +19,6 @@ constexpr int kPasses = 1;  // lanes of the timeline; Perfetto sorts them by the
 constexpr int kLaunches = 2;
 constexpr int kMostThreads = 4096;
 
-bool is_gpu(const StepPlan& plan) { return plan.device.starts_with("gpu "); }
-
 // The threads that a launch shares its work among, from the text of its candidate: "… threads 2 …".
 int threads_of(const PlanLaunch& launch) {
   constexpr std::string_view kWord = " threads ";
@@ -32,7 +30,8 @@ int threads_of(const PlanLaunch& launch) {
   return std::clamp(threads, 1, kMostThreads);
 }
 
-int lanes_of(const StepPlan& plan, const PlanLaunch& launch) { return is_gpu(plan) ? 1 : threads_of(launch); }
+// One stream, or a lane for each thread.
+int lanes_of(const Target& target, const PlanLaunch& launch) { return target.gpu ? 1 : threads_of(launch); }
 
 // Microseconds in steps whose product with 1000 is exact.
 constexpr double kStep = 1.0 / 512;
@@ -56,15 +55,15 @@ Json metadata(const char* what, int lane, const Json& arguments) {
   return {{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", lane}, {"args", arguments}};
 }
 
-// Names, and lanes in this order.
-void name_lanes(const StepPlan& plan, std::vector<Json>& events) {
+// Events that name the lanes and say their order.
+void name_lanes(const StepPlan& plan, const Target& target, std::vector<Json>& events) {
   int lanes = 1;
-  for (const PlanLaunch& launch : plan.launches) lanes = std::max(lanes, lanes_of(plan, launch));
+  for (const PlanLaunch& launch : plan.launches) lanes = std::max(lanes, lanes_of(target, launch));
   events.push_back(metadata("process_name", 0, {{"name", concat("millrace ", plan.program.file)}}));
   events.push_back(metadata("process_labels", 0, {{"labels", plan.device}}));
   for (int lane = kPasses; lane < kLaunches + lanes; ++lane) {
     const std::string name = lane == kPasses ? "passes"
-                             : is_gpu(plan)  ? "stream"
+                             : target.gpu    ? "stream"
                                              : concat("thread ", lane - kLaunches + 1);
     events.push_back(metadata("thread_name", lane, {{"name", name}}));
     events.push_back(metadata("thread_sort_index", lane, {{"sort_index", lane}}));
@@ -82,7 +81,7 @@ Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
   std::vector<std::string> buffers;
   for (const int number : launch.buffers) {
     if (number == kNoBuffer) continue;
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(number)];
+    const PlanBuffer& buffer = plan.buffers[as_index(number)];
     buffers.push_back(concat(buffer.tensor, " ", buffer.layout));
   }
   made["args"] = {{"candidate", launch.candidate},
@@ -94,9 +93,9 @@ Json launch_event(const StepPlan& plan, const TracedLaunch& traced) {
 
 }  // namespace
 
-std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& run) {
+std::string trace_json(const StepPlan& plan, const Target& target, const std::vector<TracedLaunch>& run) {
   std::vector<Json> events;
-  name_lanes(plan, events);
+  name_lanes(plan, target, events);
   for (size_t first = 0; first < run.size();) {
     const Pass pass = plan.launches[run[first].launch].pass;
     size_t last = first;
@@ -110,7 +109,7 @@ std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& ru
   const std::vector<LiveBytes> live = live_bytes(plan);
   for (const TracedLaunch& traced : run) {
     events.push_back(launch_event(plan, traced));
-    for (int thread = 1; thread < lanes_of(plan, plan.launches[traced.launch]); ++thread) {
+    for (int thread = 1; thread < lanes_of(target, plan.launches[traced.launch]); ++thread) {
       const Json same = events.back();
       events.push_back(same);
       events.back()["tid"] = kLaunches + thread;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "plan/plan.h"
 
 namespace millrace {
@@ -15,8 +16,9 @@ struct TracedLaunch {
   double seconds = 0;
 };
 
-// One lane for the passes, then one for each thread that launches use on a CPU, or for the stream of a GPU; and the
-// bytes of the arena that are alive, as a counter. Each launch has its candidate, its buffers and its predicted time.
-std::string trace_json(const StepPlan& plan, const std::vector<TracedLaunch>& run);
+// One lane for the passes, then one for each thread that launches use on a CPU, or for the stream of a GPU; and a
+// counter of the arena's live bytes. Each launch has its candidate, its buffers and its predicted time. `target`: of
+// the device that the plan is for.
+std::string trace_json(const StepPlan& plan, const Target& target, const std::vector<TracedLaunch>& run);
 
 }  // namespace millrace

@@ -30,8 +30,7 @@ std::vector<TensorTraffic> tensor_traffic(const StepPlan& plan, const Candidates
     const auto partition = reads.find(launch.partition);
     const size_t count = partition == reads.end() ? 1 : partition->second;  // a conversion reads one
     for (size_t k = 0; k < launch.buffers.size(); ++k) {
-      if (launch.buffers[k] != kNoBuffer)
-        add_traffic(plan.buffers[static_cast<size_t>(launch.buffers[k])], k < count, traffic);
+      if (launch.buffers[k] != kNoBuffer) add_traffic(plan.buffers[as_index(launch.buffers[k])], k < count, traffic);
     }
   }
   std::vector<TensorTraffic> sorted;

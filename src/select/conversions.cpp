@@ -11,20 +11,21 @@ namespace {
 
 using Edges = std::vector<std::vector<std::pair<int, double>>>;  // by `from`: `to` and seconds
 
-// Shortest paths from one layout. Of equally cheap chains, the one with fewer steps is found first.
+// Shortest paths from one layout. Of equally cheap chains, the one with fewer conversions is found first.
 void add_paths(const Edges& edges, int from, CheapestConversions& result) {
   struct Reached {
     double seconds = 0;
-    int steps = 0;
+    int conversions = 0;
     int layout = 0;
     int before = kNoLayout;
     bool operator>(const Reached& other) const {
-      return std::pair(seconds, steps) > std::pair(other.seconds, other.steps);
+      return std::pair(seconds, conversions) > std::pair(other.seconds, other.conversions);
     }
   };
   const size_t row = as_index(from) * result.layouts;
   std::vector<bool> done(result.layouts, false);
-  std::vector<std::pair<double, int>> least(result.layouts, {kInfinity, 0});  // seconds and steps, of what was found
+  std::vector<std::pair<double, int>> least(result.layouts,
+                                            {kInfinity, 0});  // seconds and conversions, of what was found
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open;
   open.push({0, 0, from, kNoLayout});
   while (!open.empty()) {
@@ -35,7 +36,7 @@ void add_paths(const Edges& edges, int from, CheapestConversions& result) {
     result.seconds[row + as_index(reached.layout)] = reached.seconds;
     result.before[row + as_index(reached.layout)] = reached.before;
     for (const auto& [to, seconds] : edges[as_index(reached.layout)]) {
-      const std::pair found{reached.seconds + seconds, reached.steps + 1};
+      const std::pair found{reached.seconds + seconds, reached.conversions + 1};
       if (done[as_index(to)] || found >= least[as_index(to)]) continue;
       least[as_index(to)] = found;
       open.push({found.first, found.second, to, reached.layout});

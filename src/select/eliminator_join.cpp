@@ -2,6 +2,7 @@
 #include <map>
 
 #include "base/id.h"
+#include "base/position.h"
 #include "select/eliminator.h"
 
 namespace millrace {
@@ -83,8 +84,7 @@ void Eliminator::set_columns(Joining& joining) const {
   std::vector<size_t> partitions = joining.left.table->partitions;
   for (size_t k = 0; k < joining.right.table->choice_points.size(); ++k) {
     const size_t s = joining.right.table->choice_points[k];
-    const auto at = static_cast<size_t>(std::find(joining.choice_points.begin(), joining.choice_points.end(), s) -
-                                        joining.choice_points.begin());
+    const auto at = position_in(joining.choice_points, s);
     joining.right_choice_points.push_back(at);
     if (at == joining.choice_points.size()) {
       joining.choice_points.push_back(s);

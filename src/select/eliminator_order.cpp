@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/id.h"
 #include "select/eliminator.h"
 
 namespace millrace {
@@ -66,7 +67,7 @@ double Eliminator::weight_of(const UsageTable& table, const UsageTable& other) c
     const auto found = std::find(other.tensors.begin(), other.tensors.end(), table.tensors[k]);
     if (found == other.tensors.end()) continue;
     ++common;
-    const size_t touches = table.touches[k] + other.touches[static_cast<size_t>(found - other.tensors.begin())];
+    const size_t touches = table.touches[k] + other.touches[as_index(found - other.tensors.begin())];
     closed += touches == problem_.tensors[table.tensors[k]].touches.size() ? 1U : 0U;
   }
   for (const size_t s : table.choice_points) common += contains(other.choice_points, s) ? 1U : 0U;

@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-std::vector<std::pair<int, int>> SelectedConversion::steps() const {
+std::vector<std::pair<int, int>> SelectedConversion::chain() const {
   std::vector<std::pair<int, int>> result;
   int at = from;
   for (const int layout : via) {

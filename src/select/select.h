@@ -19,7 +19,8 @@ inline constexpr SelectLimits kRoughLimits = {0.5};
 // no_configuration if nothing fits together; the error names the partition or the tensors.
 Result<Selection> select(const Measurements& measurements, SelectMethod method, const SelectLimits& limits = {});
 
-// Quickly makes a selection near the best one, for decisions that are made again and again. It has a proven lower bound too.
+// Quickly makes a selection near the best one, for decisions that are made again and again. It has a proven lower bound
+// too.
 Result<Selection> select_roughly(const Measurements& measurements, const SelectLimits& limits = kRoughLimits);
 
 }  // namespace millrace

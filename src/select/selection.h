@@ -19,17 +19,17 @@ struct SelectedPartition {
   int candidate = 0;  // index in the partition
 };
 
-// A conversion, or a chain of conversions. A step that several chains have in common is paid by each of them, but a
-// plan launches it once.
+// A conversion, or a chain of conversions. A conversion that several chains have in common is paid by each of them, but
+// a plan launches it once.
 struct SelectedConversion {
   int tensor = 0;
   int from = 0;  // layouts of the tensor's domain
   int to = 0;
-  double seconds = 0;         // of all steps
+  double seconds = 0;         // of the whole chain
   std::vector<int> via = {};  // layouts between `from` and `to`
 
-  // The layouts that each step converts from and to.
-  std::vector<std::pair<int, int>> steps() const;
+  // The layouts that each conversion of the chain reads and writes.
+  std::vector<std::pair<int, int>> chain() const;
 };
 
 struct Selection {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/id.h"
+#include "base/position.h"
 #include "select/conversions.h"
 #include "select/exact.h"
 #include "select/price.h"
@@ -95,22 +96,22 @@ class ShortestPath {
   static int layout_of(const MeasuredPartition& partition, const MeasuredCandidate& candidate, int tensor,
                        bool written) {
     const auto& list = written ? partition.writes : partition.reads;
-    const auto at = static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
+    const auto at = position_in(list, tensor);
     return candidate.layouts[at + (written ? partition.reads.size() : 0)];
   }
 
   // Nodes are the layouts in which the chain's tensors are written. An edge is the fastest candidate of the partition
   // between two of them, preceded by a conversion where that is faster.
   void follow_shortest_path() {
-    struct Step {
+    struct Node {
       double seconds = kInfinity;
       int before = kNoLayout;  // the layout in which the previous tensor is written
       int read = kNoLayout;    // the layout in which it is read
     };
-    std::vector<std::vector<Step>> steps;
+    std::vector<std::vector<Node>> columns;
     for (const Link& link : chain_) {
       const MeasuredPartition& partition = measurements_.partitions[link.partition];
-      std::vector<Step> now(link.out >= 0 ? layouts(as_index(link.out)) : 1);
+      std::vector<Node> now(link.out >= 0 ? layouts(as_index(link.out)) : 1);
       for (const MeasuredCandidate& candidate : partition.candidates) {
         const int out = link.out >= 0 ? layout_of(partition, candidate, link.out, true) : 0;
         const auto relax = [&](double seconds, int before, int read) {
@@ -121,18 +122,19 @@ class ShortestPath {
           continue;
         }
         const int read = layout_of(partition, candidate, link.in, false);
-        for (size_t before = 0; before < steps.back().size(); ++before)
-          relax(steps.back()[before].seconds + conversion(link.in, static_cast<int>(before), read) + candidate.seconds,
-                static_cast<int>(before), read);
+        for (size_t before = 0; before < columns.back().size(); ++before)
+          relax(
+              columns.back()[before].seconds + conversion(link.in, static_cast<int>(before), read) + candidate.seconds,
+              static_cast<int>(before), read);
       }
-      steps.push_back(std::move(now));
+      columns.push_back(std::move(now));
     }
     if (chain_.empty()) return;
-    const auto cheapest = [](const Step& a, const Step& b) { return a.seconds < b.seconds; };
-    auto layout =
-        static_cast<int>(std::min_element(steps.back().begin(), steps.back().end(), cheapest) - steps.back().begin());
+    const auto cheapest = [](const Node& a, const Node& b) { return a.seconds < b.seconds; };
+    auto layout = static_cast<int>(std::min_element(columns.back().begin(), columns.back().end(), cheapest) -
+                                   columns.back().begin());
     for (size_t k = chain_.size(); k-- > 0 && layout != kNoLayout;) {
-      const Step& step = steps[k][as_index(layout)];
+      const Node& step = columns[k][as_index(layout)];
       if (step.seconds == kInfinity) return;
       chain_[k].out_layout = layout;
       chain_[k].in_layout = step.read;

@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id.h"
+
 namespace millrace {
 
 struct Usage {
@@ -32,7 +34,7 @@ class Usages {
     return entry->second;
   }
 
-  const Usage& operator[](int number) const { return usages_[static_cast<size_t>(number)]; }
+  const Usage& operator[](int number) const { return usages_[as_index(number)]; }
 
   // The union of both needs.
   int join(int a, int b);

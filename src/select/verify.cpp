@@ -90,7 +90,7 @@ class Check {
 
   bool was_measured(const SelectedConversion& made) const {
     double sum = 0;
-    for (const auto& [from, to] : made.steps()) {
+    for (const auto& [from, to] : made.chain()) {
       const auto known = listed_.find({made.tensor, from, to});
       if (known == listed_.end()) return false;
       sum += known->second;

@@ -54,7 +54,7 @@ struct Meeting {
 // A vector clock. Each warp counts its own releases. Its clock has, for every warp, the count up to which everything
 // happened before.
 struct Clock {
-  u32 of[kMaxWarps];
+  u32 releases[kMaxWarps];
 };
 
 // Started by makecontext, then left and resumed by longjmp, which needs no system call, unlike swapcontext.
@@ -63,7 +63,7 @@ struct Fiber {
   jmp_buf at;
   char* stack = nullptr;
   bool done = false;
-  // While it waits: for a change of a number. What it waits for is for messages.
+  // While it waits: the number whose change it waits for. `what` and `which` describe it in messages.
   const u32* awaited = nullptr;
   u32 seen = 0;
   const char* what = nullptr;
@@ -144,7 +144,8 @@ inline u32 meet_warp() {
 // Everything before `from` happened before `to`.
 inline void join(Clock& to, const Clock& from) {
   const int warps = machine().warps;
-  for (int w = 0; w < warps; ++w) to.of[w] = from.of[w] > to.of[w] ? from.of[w] : to.of[w];
+  for (int w = 0; w < warps; ++w)
+    to.releases[w] = from.releases[w] > to.releases[w] ? from.releases[w] : to.releases[w];
 }
 
 // Orders everything that these warps did before everything that they do from now on.
@@ -156,7 +157,7 @@ inline void order_warps(u32 warps) {
   for (int w = 0; w < m.warps; ++w) {
     if ((warps >> w & 1) == 0) continue;
     join(m.clocks[w], all);
-    ++m.clocks[w].of[w];
+    ++m.clocks[w].releases[w];
   }
 }
 
@@ -229,7 +230,7 @@ __attribute__((noinline)) inline void resume(Fiber& fiber) {
   setcontext(&fiber.start);
 }
 
-// Threads do not wait, or what they wait for has changed.
+// Whether a thread can run: it does not wait, or the number that it waits for has changed.
 inline bool can_run(const Fiber& fiber) {
   return !fiber.done && (fiber.awaited == nullptr || *fiber.awaited != fiber.seen);
 }
@@ -273,10 +274,10 @@ inline void report_deadlock() {
 inline void start_clocks() {
   Machine& m = machine();
   u32 latest = 0;
-  for (int w = 0; w < kMaxWarps; ++w) latest = m.clocks[w].of[w] > latest ? m.clocks[w].of[w] : latest;
+  for (int w = 0; w < kMaxWarps; ++w) latest = m.clocks[w].releases[w] > latest ? m.clocks[w].releases[w] : latest;
   for (int w = 0; w < m.warps; ++w) {
-    for (int other = 0; other < kMaxWarps; ++other) m.clocks[w].of[other] = latest;
-    ++m.clocks[w].of[w];
+    for (int other = 0; other < kMaxWarps; ++other) m.clocks[w].releases[other] = latest;
+    ++m.clocks[w].releases[w];
   }
 }
 

@@ -96,7 +96,7 @@ inline const unsigned char* read_smem(SmemAddress at, u32 bytes) {
   BlockState& all = block_state();
   const Machine& m = machine();
   const int warp = m.thread / 32;
-  const u32* const own = m.clocks[warp].of;
+  const u32* const own = m.clocks[warp].releases;
   const WordRange words = words_of(at, bytes);
   for (u32 word = words.first; word < words.end; ++word) {
     const Write& write = all.written[word];
@@ -111,7 +111,7 @@ inline unsigned char* write_smem(SmemAddress at, u32 bytes) {
   const Machine& m = machine();
   const int warps = m.warps;
   const int warp = m.thread / 32;
-  const u32* const own = m.clocks[warp].of;
+  const u32* const own = m.clocks[warp].releases;
   const WordRange words = words_of(at, bytes);
   for (u32 word = words.first; word < words.end; ++word) {
     Write& write = all.written[word];
@@ -202,7 +202,7 @@ inline void mbarrier_arrive(SmemAddress at) {
   Clock& own = machine().clocks[thread_number() / 32];
   release_fences();
   join(barrier.arriving, own);
-  ++own.of[thread_number() / 32];
+  ++own.releases[thread_number() / 32];
   if (--barrier.missing != 0) return;
   barrier.missing = barrier.arrivals;
   barrier.completed = barrier.arriving;

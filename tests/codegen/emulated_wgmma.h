@@ -87,7 +87,8 @@ inline void check_fenced(SmemAddress at) {
     const Write& write = block_state().written[word];
     const u32* const fences = write.thread / 32 == m.thread / 32 ? m.fences : m.released_fences;
     if (fences[write.thread] > write.fences) continue;
-    if (m.fenced_blocks[m.thread] == m.ran && m.fenced_clocks[m.thread].of[write.thread / 32] >= write.clock) continue;
+    if (m.fenced_blocks[m.thread] == m.ran && m.fenced_clocks[m.thread].releases[write.thread / 32] >= write.clock)
+      continue;
     fprintf(stderr, "wgmma reads shared memory at %u: no fence_async_proxy after thread %d wrote it\n", at,
             write.thread);
     abort();
@@ -103,7 +104,7 @@ inline void end_reading(const WgmmaOperand& operand, const Clock& issued) {
   for_each_chunk(operand, [&](SmemAddress at) {
     for (u32 word = at / 4; word < at / 4 + 4; ++word) {
       const Write& write = block_state().written[word];
-      if (write.clock > issued.of[write.thread / 32]) report_race(at, thread_number() / 32, write.thread / 32);
+      if (write.clock > issued.releases[write.thread / 32]) report_race(at, thread_number() / 32, write.thread / 32);
     }
     read_smem(at, 16);
   });
@@ -136,7 +137,7 @@ inline void complete(PendingWgmma& w) {
   }
 }
 
-// Its result goes to the next one in flight on the same accumulators, or there is none and they become valid.
+// Passes its result to the next wgmma in flight on the same accumulators; without one, they become valid.
 inline void finish(WgmmaThread& own, int at) {
   PendingWgmma& w = own.pending[at];
   if (thread_number() % 32 == 0) {
@@ -188,7 +189,8 @@ inline void raise_registers() {
 
 // --- Starting ---
 
-// Not in flight with other accumulators that are in part the same. Moves c into the wgmma unless another one will.
+// Checks that no wgmma in flight has some of the same accumulators and some others. Moves c into the wgmma unless
+// another one will.
 inline void take_accumulators(const WgmmaThread& own, PendingWgmma& started, bool accumulate) {
   const int count = started.columns / 8;
   bool first = true;

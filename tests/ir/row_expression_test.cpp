@@ -168,22 +168,23 @@ TEST(RowExpressions, WhatTheAttentionReadsOtherwiseIsRead) {
 
 // A walk stops where an operator leaves the row, or reduces it.
 TEST(RowExpressions, StayInTheRow) {
-  const auto of = [](const std::string& qq) {
+  const auto rows = [](const std::string& qq) {
     return rows_of(attention_of_rows("", ", c: fixed.float16[P]", lines(qq, "k")).program.text());
   };
-  EXPECT_EQ(of("np.flip(q, axis=3) * c"),
+  EXPECT_EQ(rows("np.flip(q, axis=3) * c"),
             "q q; 0+1i of 4: multiply(q[3+-1i], c[0+1i])\nk k\n"
             "d_q d_q; 0+1i of 4: multiply(g[0+1i], c[3+-1i])\nd_k d_k\nmultiply | multiply\n");
-  EXPECT_EQ(of("np.flip(q, axis=2) * c"),
+  EXPECT_EQ(rows("np.flip(q, axis=2) * c"),
             "q qq\nk k\nd_q d_q; 0+1i of 4: multiply(g[0+1i], c[0+1i])\nd_k d_k\n | multiply\n");
-  EXPECT_EQ(of("rmsnorm(q, c) * 2"),
+  EXPECT_EQ(rows("rmsnorm(q, c) * 2"),
             "q qq.1; 0+1i of 4: multiply(qq.1[0+1i], 2)\nk k\nd_q d_qq.1; 0+1i of 4: multiply(g[0+1i], 2)\n"
             "d_k d_k\nmultiply | multiply\n");
 }
 
 // --- What a GPU's thread computes at a time ---
 
-// "8 numbers of 0 16, 2 times": the first column of each run.
+// A vector as "8 numbers of 0 16, 2 times": how many numbers it has, the first column of each run, and how many such
+// vectors there are.
 std::string vectors_of(const AttentionProgram& program, int columns) {
   const TrainingGraph training = training_of(text_with(program, {5, 5, columns, 8}, "float16"));
   const std::vector<bool> callers = callers_of(training);

@@ -68,7 +68,7 @@ std::vector<AttentionProgram> programs() {
   return made;
 }
 
-// Also those with formulas of their scores.
+// The programs, and those with formulas of their scores.
 std::vector<AttentionProgram> all_programs() {
   std::vector<AttentionProgram> made = programs();
   for (const NamedAttention& each : attention_family()) made.push_back(each.program);
@@ -181,26 +181,31 @@ struct Fault {
 class Kernel {
  public:
   Kernel(const Graph& graph, const Partition& partition, const ReferenceData& reference_data, const Fault& fault)
-      : graph_(graph), partition_(partition), of_(partition.attention), reference_data_(reference_data), fault_(fault) {
-    scale_ = fault.no_scale ? 1.0F : static_cast<float>(factor_of(graph, of_.scales, reference_data));
-    type_ = graph.tensor(of_.tensors[Attention::q]).dtype;
+      : graph_(graph),
+        partition_(partition),
+        attention_(partition.attention),
+        reference_data_(reference_data),
+        fault_(fault) {
+    scale_ = fault.no_scale ? 1.0F : static_cast<float>(factor_of(graph, attention_.scales, reference_data));
+    type_ = graph.tensor(attention_.tensors[Attention::q]).dtype;
     points_ = 1;
-    for (const int64_t extent : of_.batch) points_ *= extent;
+    for (const int64_t extent : attention_.batch) points_ *= extent;
     for (size_t operand = 0; operand < Attention::kOperands; ++operand) {
-      if (of_.tensors[operand].valid()) steps_[operand] = steps_of(of_.tensors[operand], of_.axes[operand]);
+      if (attention_.tensors[operand].valid())
+        strides_[operand] = strides_along(attention_.tensors[operand], attention_.axes[operand]);
     }
-    if (of_.mask.valid()) mask_steps_ = steps_of(of_.mask, of_.mask_axes);
+    if (attention_.mask.valid()) mask_strides_ = strides_along(attention_.mask, attention_.mask_axes);
     for (const TensorId tensor : partition.writes) {
-      const bool summed = tensor == of_.tensors[Attention::d_k] || tensor == of_.tensors[Attention::d_v];
+      const bool summed = tensor == attention_.tensors[Attention::d_k] || tensor == attention_.tensors[Attention::d_v];
       made_.emplace_back(static_cast<size_t>(elements_of(graph, tensor)), summed ? 0 : std::nan(""));
     }
   }
 
   // Describes the first wrong output.
   std::string run() {
-    for (int64_t point = 0; point < points_; ++point) of_.backward ? backward(point) : forward(point);
+    for (int64_t point = 0; point < points_; ++point) attention_.backward ? backward(point) : forward(point);
     for (size_t k = 0; k < made_.size(); ++k) {
-      if (partition_.writes[k] == of_.mask) continue;
+      if (partition_.writes[k] == attention_.mask) continue;
       for (double& x : made_[k]) x = rounded_to(graph_.tensor(partition_.writes[k]).dtype, x);
       const Layout written = written_layout(graph_, partition_.writes[k]);
       const std::string wrong = difference(graph_, partition_.writes[k], written, reference_data_.outputs[k], made_[k]);
@@ -211,63 +216,64 @@ class Kernel {
 
  private:
   // Row-major strides along the indices.
-  struct Steps {
+  struct Strides {
     std::vector<int64_t> batch;
     int64_t query = 0;
     int64_t key = 0;
     int64_t column = 0;
   };
-  Steps steps_of(TensorId tensor, const Attention::Axes& axes) const {
+  Strides strides_along(TensorId tensor, const Attention::Axes& axes) const {
     const auto along = [&](int axis) {
       int64_t step = axis < 0 ? 0 : 1;
       const std::vector<DimId>& dims = graph_.tensor(tensor).dims;
       for (size_t k = size(axis + 1); axis >= 0 && k < dims.size(); ++k) step *= graph_.extent(dims[k]);
       return step;
     };
-    Steps made{{}, along(axes.query), along(axes.key), along(axes.column)};
+    Strides made{{}, along(axes.query), along(axes.key), along(axes.column)};
     for (const int axis : axes.batch) made.batch.push_back(along(axis));
     return made;
   }
 
-  size_t element(const Steps& steps, int64_t point, int64_t query, int64_t key, int64_t column) const {
-    int64_t number = query * steps.query + key * steps.key + column * steps.column;
-    for (size_t k = of_.batch.size(); k-- > 0;) {
-      number += point % of_.batch[k] * steps.batch[k];
-      point /= of_.batch[k];
+  size_t element(const Strides& strides, int64_t point, int64_t query, int64_t key, int64_t column) const {
+    int64_t number = query * strides.query + key * strides.key + column * strides.column;
+    for (size_t k = attention_.batch.size(); k-- > 0;) {
+      number += point % attention_.batch[k] * strides.batch[k];
+      point /= attention_.batch[k];
     }
     return size(number);
   }
   size_t element(Attention::Operand operand, int64_t point, int64_t row, int64_t column) const {
     const int64_t from = size(point) == fault_.wrong_head && operand == Attention::v ? 0 : point;
-    return element(steps_[operand], from, row, row, column);
+    return element(strides_[operand], from, row, row, column);
   }
 
   float in(Attention::Operand operand, int64_t point, int64_t row, int64_t column) const {
-    const auto place =
-        std::find(partition_.reads.begin(), partition_.reads.end(), of_.tensors[operand]) - partition_.reads.begin();
+    const auto place = std::find(partition_.reads.begin(), partition_.reads.end(), attention_.tensors[operand]) -
+                       partition_.reads.begin();
     return static_cast<float>(reference_data_.inputs[static_cast<size_t>(place)][element(operand, point, row, column)]);
   }
   double& out(Attention::Operand operand, int64_t point, int64_t row, int64_t column) {
-    const auto place =
-        std::find(partition_.writes.begin(), partition_.writes.end(), of_.tensors[operand]) - partition_.writes.begin();
+    const auto place = std::find(partition_.writes.begin(), partition_.writes.end(), attention_.tensors[operand]) -
+                       partition_.writes.begin();
     return made_[static_cast<size_t>(place)][element(operand, point, row, column)];
   }
 
   float mask(int64_t point, int64_t query, int64_t key) const {
-    if (!of_.mask.valid() || fault_.no_mask) return 1;
-    if (fault_.shifted_mask) key = (key + 1) % of_.keys;
-    const Operator& dropout = *dropout_of(graph_, of_.mask);
-    const uint64_t number = element(mask_steps_, point, query, key, 0);
+    if (!attention_.mask.valid() || fault_.no_mask) return 1;
+    if (fault_.shifted_mask) key = (key + 1) % attention_.keys;
+    const Operator& dropout = *dropout_of(graph_, attention_.mask);
+    const uint64_t number = element(mask_strides_, point, query, key, 0);
     const RandomState& random = reference_data_.random;
     const bool keeps = dropout_keeps(random.seed, random.step, dropout.subsequence, number, dropout.value);
     return keeps ? static_cast<float>(1 / (1 - dropout.value)) : 0;
   }
 
   float score(int64_t point, int64_t query, int64_t key) const {
-    if (of_.causal && key > query + (fault_.sees_ahead ? 1 : 0)) return -std::numeric_limits<float>::infinity();
-    if (fault_.key_less && key + 1 == of_.keys) return -std::numeric_limits<float>::infinity();
+    if (attention_.causal && key > query + (fault_.sees_ahead ? 1 : 0)) return -std::numeric_limits<float>::infinity();
+    if (fault_.key_less && key + 1 == attention_.keys) return -std::numeric_limits<float>::infinity();
     float sum = 0;
-    for (int64_t c = 0; c < of_.inner; ++c) sum += in(Attention::q, point, query, c) * in(Attention::k, point, key, c);
+    for (int64_t c = 0; c < attention_.inner; ++c)
+      sum += in(Attention::q, point, query, c) * in(Attention::k, point, key, c);
     return sum * scale_;
   }
 
@@ -277,12 +283,12 @@ class Kernel {
 
   void forward(int64_t point) {
     constexpr int64_t kPanel = 3;
-    for (int64_t query = 0; query < of_.queries; ++query) {
-      std::vector<float> o(static_cast<size_t>(of_.values), 0);
+    for (int64_t query = 0; query < attention_.queries; ++query) {
+      std::vector<float> o(static_cast<size_t>(attention_.values), 0);
       float sum = 0;
       float largest = -std::numeric_limits<float>::infinity();
-      for (int64_t first = 0; first < of_.keys; first += kPanel) {
-        const int64_t end = std::min(of_.keys, first + kPanel);
+      for (int64_t first = 0; first < attention_.keys; first += kPanel) {
+        const int64_t end = std::min(attention_.keys, first + kPanel);
         float grown = largest;
         for (int64_t key = first; key < end; ++key) grown = std::max(grown, score(point, query, key));
         const float rescale = fault_.no_rescale || largest == grown ? 1 : brief_exp(largest - grown);
@@ -293,45 +299,49 @@ class Kernel {
           const float p = brief_exp(score(point, query, key) - largest);
           sum += p;
           const float dropped = half(p * mask(point, query, key));
-          for (int64_t c = 0; c < of_.values; ++c)
+          for (int64_t c = 0; c < attention_.values; ++c)
             o[static_cast<size_t>(c)] += dropped * in(Attention::v, point, key, c);
         }
       }
-      for (int64_t c = 0; c < of_.values; ++c) out(Attention::o, point, query, c) = o[static_cast<size_t>(c)] / sum;
+      for (int64_t c = 0; c < attention_.values; ++c)
+        out(Attention::o, point, query, c) = o[static_cast<size_t>(c)] / sum;
       const float log_sum = largest + std::log(sum);
       out(Attention::log_sums, point, query, 0) = fault_.log_sums_of_two ? log_sum * 1.44269504F : log_sum;
     }
   }
 
   void backward(int64_t point) {
-    std::vector<std::vector<float>> d_k(static_cast<size_t>(of_.keys), std::vector<float>(size(of_.inner), 0));
-    std::vector<std::vector<float>> d_v(static_cast<size_t>(of_.keys), std::vector<float>(size(of_.values), 0));
-    for (int64_t query = 0; query < of_.queries; ++query) {
+    std::vector<std::vector<float>> d_k(static_cast<size_t>(attention_.keys),
+                                        std::vector<float>(size(attention_.inner), 0));
+    std::vector<std::vector<float>> d_v(static_cast<size_t>(attention_.keys),
+                                        std::vector<float>(size(attention_.values), 0));
+    for (int64_t query = 0; query < attention_.queries; ++query) {
       float inner = 0;
-      for (int64_t c = 0; c < of_.values; ++c)
+      for (int64_t c = 0; c < attention_.values; ++c)
         inner += in(Attention::o, point, query, c) * in(Attention::d_o, point, query, c);
       if (fault_.no_inner_sum) inner = 0;
-      std::vector<float> d_q(size(of_.inner), 0);
-      for (int64_t key = 0; key < of_.keys; ++key) {
+      std::vector<float> d_q(size(attention_.inner), 0);
+      for (int64_t key = 0; key < attention_.keys; ++key) {
         const float p = brief_exp(score(point, query, key) - in(Attention::log_sums, point, query, 0));
         const float m = mask(point, query, key);
         float gradient = 0;
-        for (int64_t c = 0; c < of_.values; ++c)
+        for (int64_t c = 0; c < attention_.values; ++c)
           gradient += in(Attention::d_o, point, query, c) * in(Attention::v, point, key, c);
         const float d_score = half(p * (gradient * m - inner));
         const float dropped = half(p * m);
-        for (int64_t c = 0; c < of_.inner; ++c) {
+        for (int64_t c = 0; c < attention_.inner; ++c) {
           d_q[size(c)] += d_score * in(Attention::k, point, key, c);
           d_k[size(key)][size(c)] += d_score * in(Attention::q, point, query, c);
         }
-        for (int64_t c = 0; c < of_.values; ++c)
+        for (int64_t c = 0; c < attention_.values; ++c)
           d_v[size(key)][size(c)] += dropped * in(Attention::d_o, point, query, c);
       }
-      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_q, point, query, c) = scale_ * d_q[size(c)];
+      for (int64_t c = 0; c < attention_.inner; ++c) out(Attention::d_q, point, query, c) = scale_ * d_q[size(c)];
     }
-    for (int64_t key = 0; key < of_.keys; ++key) {
-      for (int64_t c = 0; c < of_.inner; ++c) out(Attention::d_k, point, key, c) += scale_ * d_k[size(key)][size(c)];
-      for (int64_t c = 0; c < of_.values; ++c) out(Attention::d_v, point, key, c) += d_v[size(key)][size(c)];
+    for (int64_t key = 0; key < attention_.keys; ++key) {
+      for (int64_t c = 0; c < attention_.inner; ++c)
+        out(Attention::d_k, point, key, c) += scale_ * d_k[size(key)][size(c)];
+      for (int64_t c = 0; c < attention_.values; ++c) out(Attention::d_v, point, key, c) += d_v[size(key)][size(c)];
     }
   }
 
@@ -339,14 +349,14 @@ class Kernel {
 
   const Graph& graph_;
   const Partition& partition_;
-  const Attention& of_;
+  const Attention& attention_;
   const ReferenceData& reference_data_;
   Fault fault_;
   float scale_ = 1;
   DType type_ = DType::float16;
   int64_t points_ = 1;
-  std::array<Steps, Attention::kOperands> steps_;
-  Steps mask_steps_;
+  std::array<Strides, Attention::kOperands> strides_;
+  Strides mask_strides_;
   std::vector<std::vector<double>> made_;
 };
 

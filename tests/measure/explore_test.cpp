@@ -129,7 +129,7 @@ TEST_F(ExploreTest, TriesEverythingOnceAndNothingTwice) {
   EXPECT_EQ(calls().size(), asked.size());
   EXPECT_EQ(measurements_json(again->measurements), measurements_json(first->measurements));
 
-  // Also without a worker, when nothing is to be measured.
+  // The database suffices when nothing is to be measured: no worker is needed.
   settings_.measure = false;
   const Result<Explored> recalled = explored({{"/no/worker"}, "", 0});
   ASSERT_TRUE(recalled) << to_string(recalled.error());
@@ -361,7 +361,7 @@ def heads(x: float32[B, J, H, P], b: float32[H, P], y: float32[B, K, H, P], c: f
   EXPECT_TRUE(selection) << to_string(selection.error());
   EXPECT_FALSE(made->measurements.conversions.empty());
 
-  // Also with the model's estimates only.
+  // The same holds with the model's estimates only.
   settings_.measure = false;
   settings_.assume = true;
   const Result<Explored> assumed = explored({{"/no/worker"}, "", 0}, "empty.db");
@@ -410,7 +410,7 @@ TEST_F(ExploreTest, WantedCandidatesAreTriedNext) {
   EXPECT_TRUE(std::any_of(next.begin(), next.end(), converts));
 }
 
-// The best step of what is measured, and a lower bound of it with everything untried at its own.
+// The best step of what is measured, and a lower bound of the step, with everything untried at its own lower bound.
 StepProof proof_of(const Measurements& measured, const BoundedMeasurements& bounded, double) {
   StepProof proof;
   const Result<Selection> best = select(measured, SelectMethod::exact);
@@ -425,7 +425,7 @@ StepProof proof_of(const Measurements& measured, const BoundedMeasurements& boun
         {partition.name, partition.candidates[static_cast<size_t>(selected.candidate)].candidate});
   }
   for (const SelectedConversion& conversion : fastest->conversions) {
-    for (const auto& [from, to] : conversion.steps())
+    for (const auto& [from, to] : conversion.chain())
       proof.wanted.conversions.push_back(
           {bounded.measurements.tensors[static_cast<size_t>(conversion.tensor)].name, from, to});
   }

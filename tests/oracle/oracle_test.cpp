@@ -237,7 +237,7 @@ TEST_F(OracleTest, AnUnknownFormulaGivesNoNumber) {
   task.out[0].strides[0] = 1;
   task.out[0].format = oracle::kExact;
   task.out[0].data = static_cast<double*>(to.data());
-  ASSERT_TRUE(machine_->oracle->run(StepKind::map, task, machine_->memory()));
+  ASSERT_TRUE(machine_->oracle->run(TaskKind::map, task, machine_->memory()));
   for (const double x : machine_->download<double>(to.data(), 3)) EXPECT_TRUE(std::isnan(x));
 }
 

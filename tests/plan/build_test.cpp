@@ -62,7 +62,7 @@ TEST(BuildPlan, AConversionDirectlyPrecedesItsFirstReader) {
   EXPECT_GT(conversions, 5);
 }
 
-// Every step is launched once, after the step before it.
+// Every conversion of a chain is launched once, after the one before it.
 TEST(BuildPlan, LaunchesEveryStepOfAChain) {
   size_t chained = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -75,7 +75,7 @@ TEST(BuildPlan, LaunchesEveryStepOfAChain) {
       if (made.measurements.tensors[static_cast<size_t>(conversion.tensor)]
               .layouts[static_cast<size_t>(conversion.to)] == "regenerated")
         continue;
-      for (const auto& [from, to] : conversion.steps()) steps.emplace(conversion.tensor, from, to);
+      for (const auto& [from, to] : conversion.chain()) steps.emplace(conversion.tensor, from, to);
       chained += conversion.via.size();
     }
     size_t launched = 0;

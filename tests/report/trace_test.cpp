@@ -49,19 +49,19 @@ StepPlan threaded_plan() {
 
 TEST(Trace, HasALanePerThreadOrAStream) {
   StepPlan plan = threaded_plan();
-  nlohmann::json json = nlohmann::json::parse(trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  nlohmann::json json = nlohmann::json::parse(trace_json(plan, cpu_target(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));
   EXPECT_EQ(names_in(json),
             (std::vector<std::string>{"millrace layer.py", "passes", "thread 1", "thread 2", "thread 3"}));
   std::vector<int> lanes;
   for (const nlohmann::json& event : complete_events(json)) lanes.push_back(event.at("tid"));
   EXPECT_EQ(lanes, (std::vector<int>{1, 2, 3, 4, 2}));
-  plan.device = "gpu something";
-  json = nlohmann::json::parse(trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  json = nlohmann::json::parse(trace_json(plan, gpu_target(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));
   EXPECT_EQ(names_in(json), (std::vector<std::string>{"millrace layer.py", "passes", "stream"}));
 }
 
 TEST(Trace, CountsTheBytesThatAreAlive) {
-  const nlohmann::json json = nlohmann::json::parse(trace_json(threaded_plan(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));
+  const nlohmann::json json =
+      nlohmann::json::parse(trace_json(threaded_plan(), cpu_target(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));
   std::vector<std::pair<double, int>> counted;
   for (const nlohmann::json& event : json.at("traceEvents")) {
     if (event.at("ph") == "C") counted.emplace_back(event.at("ts"), event.at("args").at("arena"));
@@ -80,8 +80,8 @@ TEST(Trace, HasOneEventPerLaunchAndPass) {
   plan.launches[1].conversion_of = "x";
   plan.launches[2].partition = "last";
   plan.launches[2].pass = Pass::backward;
-  const nlohmann::json json = nlohmann::json::parse(
-      trace_json(plan, {{0, 0, 0, 1}, {0, 1, 1, 1}, {0, 2, 3, 1}, {1, 0, 5, 1}, {1, 1, 6, 1}, {1, 2, 7, 1}}));
+  const nlohmann::json json = nlohmann::json::parse(trace_json(
+      plan, cpu_target(), {{0, 0, 0, 1}, {0, 1, 1, 1}, {0, 2, 3, 1}, {1, 0, 5, 1}, {1, 1, 6, 1}, {1, 2, 7, 1}}));
   std::vector<std::string> names;
   for (const nlohmann::json& event : json.at("traceEvents")) {
     if (event.at("ph") == "X") names.push_back(event.at("name"));

@@ -42,7 +42,7 @@ TEST(Conversions, AreSelectedAsChains) {
     EXPECT_EQ(selection->cost, 5);
     ASSERT_EQ(selection->conversions.size(), 1U);
     EXPECT_EQ(selection->conversions[0].via, std::vector<int>{1});
-    EXPECT_EQ(selection->conversions[0].steps(), (std::vector<std::pair<int, int>>{{0, 1}, {1, 2}}));
+    EXPECT_EQ(selection->conversions[0].chain(), (std::vector<std::pair<int, int>>{{0, 1}, {1, 2}}));
     if (const Result<Done> verified = verify(measurements, *selection); !verified)
       FAIL() << to_string(verified.error());
   }

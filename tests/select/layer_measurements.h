@@ -1,5 +1,5 @@
-// Measurements like those of a BERT layer's training step, with modelled times: bytes divided by bandwidth, slower for layouts
-// that do not match, and a little noise.
+// Measurements like those of a BERT layer's training step, with modelled times: bytes divided by bandwidth, slower for
+// layouts that do not match, and a little noise.
 #pragma once
 
 #include <algorithm>

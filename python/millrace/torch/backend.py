@@ -41,7 +41,7 @@ class _Task(NamedTuple):
 
     options: Options
     listener: Listener
-    layer: str  # the name of the layer that the graph is; "" if it is a model
+    layer: str  # the layer's name if the graph is one layer; "" if it is a model
 
 
 def compile_graph(graph: fx.GraphModule, inputs: list, *, options: dict | None = None,

@@ -82,7 +82,7 @@ std::string VectorAccesses::loaded(int port, const Positions& positions, const s
 
 void VectorAccesses::store(const PlacedInstruction& placed, const std::string& name, VectorStatements& to) {
   const Access& access = nest_.op(placed.member).outputs[Nest::at(placed.instruction.target)];
-  const int port = nest_.port_of(access.tensor, true);
+  const int port = nest_.written_port(access.tensor);
   if (port < 0) return;
   const Port& written = nest_.ports[Nest::at(port)];
   if (written.layout.storage == MaskStorage::regenerated) return;
@@ -134,7 +134,7 @@ void VectorAccesses::store_bits(const PlacedInstruction& placed, const std::stri
     to.points.push_back({Call{concat("mr::store<L, 1>(", buffer, " + ", index, ", ", name, ")")}});
   }
   (drawn ? to.before_line : to.after_line)
-      .push_back({Call{concat("mr::pack_bits(p", nest_.port_of(access.tensor, true), " + ",
+      .push_back({Call{concat("mr::pack_bits(p", nest_.written_port(access.tensor), " + ",
                               bits_offset(access.tensor, nest_.positions_along(placed.member, access)), ", ", buffer,
                               ", ", nest_.extent(nest_.config.vector), ")")}});
 }

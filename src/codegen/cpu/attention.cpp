@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "codegen/cpu/attention_rows.h"
 #include "codegen/cpu/attention_score.h"
@@ -117,7 +118,7 @@ class CpuAttentionGenerator {
   }
 
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
-    return axis < 0 ? 0 : strides[static_cast<size_t>(axis)];
+    return axis < 0 ? 0 : strides[as_index(axis)];
   }
 
   // --- Arguments ---
@@ -213,9 +214,7 @@ class CpuAttentionGenerator {
     for (int64_t& each : strides) each = each / attention_.keys * ((attention_.keys + kBits - 1) / kBits);
     return strides;
   }
-  size_t mask_position() const {
-    return static_cast<size_t>(std::find(tensors_.begin(), tensors_.end(), attention_.mask) - tensors_.begin());
-  }
+  size_t mask_position() const { return position_in(tensors_, attention_.mask); }
   bool stores_mask_bits() const {
     const size_t position = mask_position();
     return attention_.mask.valid() && position < layouts_.size() && layouts_[position].storage == MaskStorage::bits;
@@ -250,8 +249,8 @@ class CpuAttentionGenerator {
     return concat(type, "(", terms.empty() ? "0" : join(terms, " + "), ")");
   }
 
-  // Declares the batch indices of a head: number `member` of set `own`, where a set is all heads that differ only in
-  // the indices of members.
+  // Declares the batch indices of head number `member` of set `own`. The heads of a set differ only in the indices of
+  // members.
   template <class IsMember>
   void add_batch_indices(const IsMember& is_member) {
     int64_t below_own = 1;

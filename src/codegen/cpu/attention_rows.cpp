@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "codegen/nest.h"
 #include "codegen/score_text.h"
@@ -13,10 +14,7 @@ using Kind = RowNode::Kind;
 
 }  // namespace
 
-size_t CpuRowFormulas::position_of(TensorId tensor) const {
-  return static_cast<size_t>(std::find(partition_.reads.begin(), partition_.reads.end(), tensor) -
-                             partition_.reads.begin());
-}
+size_t CpuRowFormulas::position_of(TensorId tensor) const { return position_in(partition_.reads, tensor); }
 
 std::string CpuRowFormulas::element_type(size_t term) const {
   return std::string(codegen::storage_name(graph_.tensor(rows_.terms[term].tensor).dtype));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "codegen/nest.h"
 #include "codegen/score_text.h"
@@ -17,7 +18,7 @@ void CpuScoreFormulas::add_values(std::vector<KernelValue>& values) {
   for (const AttentionTensor& term : score_.terms) {
     const std::vector<int64_t> all = strides_of(graph_, term.tensor, layouts_[position_of(term.tensor)]);
     const auto add = [&](int axis) {
-      values.push_back({TensorId(), axis < 0 ? 0 : static_cast<double>(all[static_cast<size_t>(axis)])});
+      values.push_back({TensorId(), axis < 0 ? 0 : static_cast<double>(all[as_index(axis)])});
     };
     strides_.push_back(values.size());
     add(term.axes.query);
@@ -26,10 +27,7 @@ void CpuScoreFormulas::add_values(std::vector<KernelValue>& values) {
   }
 }
 
-size_t CpuScoreFormulas::position_of(TensorId tensor) const {
-  return static_cast<size_t>(std::find(partition_.reads.begin(), partition_.reads.end(), tensor) -
-                             partition_.reads.begin());
-}
+size_t CpuScoreFormulas::position_of(TensorId tensor) const { return position_in(partition_.reads, tensor); }
 
 bool CpuScoreFormulas::has_number(size_t node) const {
   return score_.nodes[node].kind == ScoreNode::Kind::number || takes_value(score_.nodes[node]);

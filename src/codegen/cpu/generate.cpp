@@ -284,7 +284,7 @@ class CpuGenerator {
     if (const std::optional<KernelValue> value = nest_.number_in(access.tensor))
       return concat("mr::splat<E>(c", number_value(made_.values, *value), ")");
     if (const std::optional<NestValue> made = nest_.made_inside(access.tensor)) return own_value(*made, to);
-    return accesses_.loaded(nest_.port_of(access.tensor, false), nest_.positions_along(member, access),
+    return accesses_.loaded(nest_.read_port(access.tensor), nest_.positions_along(member, access),
                             nest_.guards_of_input(member, Nest::at(number)), to, needed(member, number, to));
   }
 
@@ -382,7 +382,7 @@ class CpuGenerator {
     Statements statements;
     for (const ThreadPartial& partial : partials_) {
       const Access& access = nest_.op(partial.member).outputs[Nest::at(partial.number)];
-      const int port = nest_.port_of(access.tensor, true);
+      const int port = nest_.written_port(access.tensor);
       if (port < 0) continue;
       const Positions positions = nest_.positions_along(partial.member, access);
       const Assign next{

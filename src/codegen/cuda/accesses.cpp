@@ -111,7 +111,7 @@ Statement Accesses::load_of(const Segment& segment, const std::string& target, c
 void Accesses::store(const PlacedInstruction& placed, const std::string& name, SegmentStatements& to) const {
   const Segment& segment = to.segment;
   const Access& access = map_.op(placed.member).outputs[Nest::at(placed.instruction.target)];
-  const int port = map_.port_of(access.tensor, true);
+  const int port = map_.written_port(access.tensor);
   if (port < 0) return;
   const MaskStorage storage = map_.ports[Nest::at(port)].layout.storage;
   if (storage == MaskStorage::regenerated) return;

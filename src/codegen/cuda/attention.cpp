@@ -1,11 +1,12 @@
 // Writes a struct of sizes, and kernels that locate their tensors and call the functions of prelude/cuda_attention.h.
-// Over 500 lines, because it writes all kernels of an attention, which share names and sizes.
 #include "codegen/cuda/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
+#include "codegen/cuda/attention_blocks.h"
+#include "codegen/cuda/attention_mask.h"
 #include "codegen/cuda/attention_rows.h"
 #include "codegen/cuda/attention_score.h"
 #include "codegen/nest.h"
@@ -14,7 +15,6 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kPhiloxBlock = 8;    // neighbours of a mask in one Philox block
 constexpr int64_t kRowStatsBytes = 8;  // two floats that backward's first kernel stores for every query
 constexpr int64_t kIntRange = int64_t{1} << 31;
 
@@ -33,7 +33,8 @@ class AttentionGenerator {
         attention_(partition.attention),
         layouts_(layouts),
         config_(config),
-        formulas_(graph, partition, layouts, integer()) {
+        formulas_(graph, partition, layouts, integer()),
+        mask_(graph, partition, layouts) {
     for (size_t k = 0; k < Attention::kOperands; ++k)
       rows_.emplace_back(graph, partition, layouts, static_cast<Operand>(k), integer());
   }
@@ -46,12 +47,12 @@ class AttentionGenerator {
     if (!attention_.backward) {
       add({"MILLRACE_KERNEL",
            config_.specialized ? "attention_forward_specialized" : "attention_forward",
-           Rows::queries,
+           OwnedRows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums}});
     } else if (config_.single_kernel) {
       add({"MILLRACE_KERNEL",
            "attention_backward",
-           Rows::keys,
+           OwnedRows::keys,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q, Operand::d_k,
             Operand::d_v}});
     } else {
@@ -59,7 +60,7 @@ class AttentionGenerator {
           row_stats_bytes() + (config_.head_splits > 1 ? config_.head_splits * partial_floats() * 4 : 0);
       add({"MILLRACE_KERNEL",
            config_.specialized ? "attention_backward_dq_specialized" : "attention_backward_dq",
-           Rows::queries,
+           OwnedRows::queries,
            {Operand::q, Operand::k, Operand::v, Operand::o, Operand::log_sums, Operand::d_o, Operand::d_q}});
       if (attention_.has(Operand::d_k) || attention_.has(Operand::d_v)) {
         add_dk_dv();
@@ -71,20 +72,18 @@ class AttentionGenerator {
   }
 
  private:
-  enum class Rows { queries, keys };
-
   // A kernel calls one function of the prelude for each head.
   struct Kernel {
     const char* name;
     const char* function;
-    Rows rows;  // of the scores, divided among the blocks
+    OwnedRows rows;  // of the scores, divided among the blocks
     std::vector<Operand> operands;
     const char* sizes = "MILLRACE_KERNEL_sizes";
   };
 
   // Elements between neighbours along an axis; 0 without the axis.
   static int64_t stride(const std::vector<int64_t>& strides, int axis) {
-    return axis < 0 ? 0 : strides[static_cast<size_t>(axis)];
+    return axis < 0 ? 0 : strides[as_index(axis)];
   }
   std::vector<int64_t> strides(Operand operand) const {
     return strides_of(graph_, attention_.tensors[operand], layouts_[position_of(partition_, operand)]);
@@ -100,26 +99,25 @@ class AttentionGenerator {
     const Attention::Axes& axes = attention_.axes[operand];
     return stride(strides(operand), is_row_major(operand) ? axes.row() : axes.column);
   }
-  // Mask elements are numbered in the order in which the program writes the tensor.
-  std::vector<int64_t> mask_strides() const {
-    return strides_of(graph_, attention_.mask, written_layout(graph_, attention_.mask));
-  }
-
-  // Offset of a head in an operand with these axes. step(k): text of the stride of batch index k.
-  template <class Step>
-  std::string head_offset(const Attention::Axes& axes, const Step& step) const {
+  // Offset of a head in an operand with these axes. stride_text(k): the text of the stride of batch index k.
+  std::string head_offset(const Attention::Axes& axes, const std::function<std::string(size_t)>& stride_text) const {
     std::vector<std::string> terms;
     for (size_t k = 0; k < attention_.batch.size(); ++k) {
-      if (attention_.batch[k] > 1 && axes.batch[k] >= 0) terms.push_back(concat("b", k, " * ", step(k)));
+      if (attention_.batch[k] > 1 && axes.batch[k] >= 0) terms.push_back(concat("b", k, " * ", stride_text(k)));
     }
     return terms.empty() ? "0" : join(terms, " + ");
+  }
+  ScoreFormulas::HeadOffset head_offsets() const {
+    return [this](const Attention::Axes& axes, const std::function<std::string(size_t)>& stride_text) {
+      return head_offset(axes, stride_text);
+    };
   }
 
   // --- Arguments ---
 
   void add_values() {
     for (const TensorId scale : attention_.scales) made_.values.push_back({scale, 0});
-    if (attention_.mask.valid()) add_dropout();
+    if (attention_.mask.valid()) mask_.add_values(made_);
     for (size_t k = 0; k < Attention::kOperands; ++k) {
       const auto operand = static_cast<Operand>(k);
       if (!attention_.has(operand) || is_computed(operand)) continue;
@@ -132,38 +130,6 @@ class AttentionGenerator {
     for (CudaRowFormulas& rows : rows_) rows.add_values(made_.values);
   }
 
-  void add_dropout() {
-    const Operator& dropout = *dropout_of(graph_, attention_.mask);
-    const double rounded = std::min(std::floor(dropout.value * 65536 + 0.5), 65535.0);
-    made_.values.push_back({TensorId(), rounded * 65536});
-    made_.values.push_back({TensorId(), 1.0 / (1.0 - dropout.value)});
-    made_.subsequences.push_back(dropout.subsequence);
-  }
-
-  // Position of the mask among the partition's tensors.
-  size_t mask_position() const {
-    const std::vector<TensorId> tensors = tensors_of(partition_);
-    return static_cast<size_t>(std::find(tensors.begin(), tensors.end(), attention_.mask) - tensors.begin());
-  }
-  // Whether forward stores the mask for backward, as bits.
-  bool stores_mask_bits() const {
-    const size_t position = mask_position();
-    return position < layouts_.size() && layouts_[position].storage == MaskStorage::bits;
-  }
-
-  // Whether the elements of every Philox block are keys of one query.
-  bool blocks_are_keys() const {
-    const std::vector<int64_t> steps = mask_strides();
-    const Attention::Axes& axes = attention_.mask_axes;
-    if (stride(steps, axes.key) != 1 || attention_.keys % kPhiloxBlock != 0) return false;
-    const auto aligned = [&](int axis) { return stride(steps, axis) % kPhiloxBlock == 0; };
-    return (attention_.queries == 1 || aligned(axes.query)) &&
-           std::all_of(axes.batch.begin(), axes.batch.end(), [&](int axis) {
-             return axis < 0 || aligned(axis) ||
-                    graph_.extent(graph_.tensor(attention_.mask).dims[static_cast<size_t>(axis)]) == 1;
-           });
-  }
-
   // The narrowest index type that cannot overflow.
   std::string integer() const {
     int64_t largest = 0;
@@ -171,41 +137,6 @@ class AttentionGenerator {
       if (tensor != attention_.mask) largest = std::max(largest, elements_of(graph_, tensor));
     }
     return 2 * largest + 65536 < kIntRange ? "int" : "long long";
-  }
-
-  // --- Registers ---
-
-  // Estimate for a thread: fragments of rows, accumulators and scores, plus an overhead as seen from ptxas.
-  int64_t registers(const Kernel& kernel) const {
-    constexpr int64_t kOverhead = 48;
-    constexpr int64_t kWgmmaOverhead = 40;
-    constexpr int64_t kRowsInSmemOverhead = 32;
-    const int64_t inner = padded_columns(attention_.inner);
-    const int64_t values = padded_columns(attention_.values);
-    if (config_.wgmma && attention_.backward) {
-      const int64_t scores = kernel.rows == Rows::queries ? 64 - values / 2 : 32;
-      if (config_.rows_in_smem) return (inner + values) / 2 + scores + kRowsInSmemOverhead;
-      return config_.row_tiles * (3 * (inner + values) / 4 + scores) + kWgmmaOverhead;
-    }
-    const int64_t fragments = !attention_.backward
-                                  ? (config_.rows_in_smem ? 0 : inner / 4) + values / 2 + config_.tile_columns / 2
-                              : kernel.rows == Rows::queries ? 3 * inner / 4 + values / 4 + 16
-                                                             : 3 * (inner + values) / 4 + 16;
-    return config_.row_tiles * fragments + kOverhead + (attention_.is_plain() ? 0 : 8);
-  }
-
-  // As many as registers and shared memory allow with hardly any spills.
-  int64_t resident_blocks(const Kernel& kernel) const {
-    if (config_.specialized) return 1;
-    constexpr int64_t kRegisters = 65536;  // of a multiprocessor
-    constexpr int64_t kMaxThreadRegisters = 255;
-    constexpr int64_t kSmem = 228 << 10;
-    constexpr int64_t kReservedSmem = 1024;  // for every block
-    constexpr int64_t kThreads = 1536;       // of the smallest multiprocessor that we support
-    const int64_t threads = threads_of_block(config_);
-    const int64_t by_registers = kRegisters / (threads * std::min(registers(kernel), kMaxThreadRegisters));
-    const int64_t by_smem = kSmem / (attention_shared_bytes(attention_, config_) + kReservedSmem);
-    return std::max<int64_t>(1, std::min({by_registers, by_smem, kThreads / threads}));
   }
 
   // --- Text ---
@@ -238,8 +169,7 @@ class AttentionGenerator {
     line(text, 0, concat("struct ", name, " {"));
     line(text, 1, concat("using T = mr::", half ? "f16;" : "bf16;"));
     line(text, 1, concat("using I = ", integer(), ";"));
-    const bool few = masked && elements_of(graph_, attention_.mask) / kPhiloxBlock + 65536 < 2 * kIntRange;
-    line(text, 1, concat("using Block = mr::", few ? "u32;" : "u64;"));
+    line(text, 1, concat("using Block = mr::", masked && mask_.has_few_blocks() ? "u32;" : "u64;"));
     constant(text, "bool", "kBackward", attention_.backward ? 1 : 0);
     add_window(text);
     constant(text, "bool", "kStoresDq", attention_.has(Operand::d_q) ? 1 : 0);
@@ -264,19 +194,14 @@ class AttentionGenerator {
     const bool permuted = is_row_major(Operand::k) && is_row_major(Operand::v);
     line(text, 1,
          concat("static constexpr mr::RowOrder kKeyOrder = mr::RowOrder::", permuted ? "permuted;" : "in_order;"));
-    if (masked) {
-      constant(text, "bool", "kMaskInBlocks", blocks_are_keys() ? 1 : 0);
-      constant(text, "bool", "kMaskBits", stores_mask_bits() ? 1 : 0);
-      constant(text, "mr::u64", "kMaskQuery", stride(mask_strides(), attention_.mask_axes.query));
-      constant(text, "mr::u64", "kMaskKey", stride(mask_strides(), attention_.mask_axes.key));
-    }
+    if (masked) text += mask_.constants();
     line(text, 0, "};");
     return text;
   }
 
-  int64_t blocks_of(Rows rows) const {
-    const int64_t count = rows == Rows::queries ? attention_.queries : attention_.keys;
-    const int64_t own = rows_of_block(rows == Rows::keys ? dk_dv_config() : config_);
+  int64_t blocks_of(OwnedRows rows) const {
+    const int64_t count = rows == OwnedRows::queries ? attention_.queries : attention_.keys;
+    const int64_t own = rows_of_block(rows == OwnedRows::keys ? dk_dv_config(config_) : config_);
     return (count + own - 1) / own;
   }
 
@@ -291,40 +216,31 @@ class AttentionGenerator {
 
   // `head`: the name of the number of a block's head, or group of heads.
   void begin(const Kernel& kernel, const char* head, int64_t heads) {
-    const AttentionConfig& config = kernel.rows == Rows::keys ? dk_dv_config() : config_;
+    const AttentionConfig& config = kernel.rows == OwnedRows::keys ? dk_dv_config(config_) : config_;
     const int threads = threads_of_block(config);
-    add_signature(kernel.name, threads, resident_blocks(kernel), kernel.sizes);
+    add_signature(kernel.name, threads, resident_blocks(attention_, config_, kernel.rows), kernel.sizes);
     const int64_t blocks = blocks_of(kernel.rows);
     made_.grids.push_back({kernel.name, heads * blocks, threads, attention_shared_bytes(attention_, config)});
     add_block(kernel.rows, head, heads, blocks);
   }
 
-  // Neighbouring blocks share a head, so they read the same tiles. Causal: blocks with the most tiles come first, of
-  // all heads whose tiles fit the L2 together, so that the multiprocessors finish at about the same time.
-  void add_block(Rows rows, const char* head, int64_t heads, int64_t blocks) {
+  // Neighbouring blocks share a head, so they read the same tiles. In a causal attention, blocks with the most tiles
+  // come first, so that the multiprocessors finish at about the same time. They alternate between as many heads as have
+  // tiles that fit the L2 cache together.
+  void add_block(OwnedRows rows, const char* head, int64_t heads, int64_t blocks) {
     if (!attention_.causal) {
       line(made_.text, 1, concat("const int block = mr::block_number() % ", blocks, ";"));
       return line(made_.text, 1, concat("const int ", head, " = mr::block_number() / ", blocks, ";"));
     }
-    const int64_t together = heads_together(heads);
+    const int64_t together = heads_together(attention_, heads);
     line(made_.text, 1, concat("const int number = mr::block_number() % ", blocks * together, ";"));
     line(made_.text, 1,
-         concat("const int block = ", rows == Rows::queries ? concat(blocks - 1, " - ") : "", "number / ", together,
-                ";"));
+         concat("const int block = ", rows == OwnedRows::queries ? concat(blocks - 1, " - ") : "", "number / ",
+                together, ";"));
     line(made_.text, 1,
          concat("const int ", head, " = mr::block_number() / ", blocks * together, " * ", together, " + number % ",
                 together, ";"));
   }
-  int64_t heads_together(int64_t heads) const {
-    constexpr int64_t kHalf = 2;
-    constexpr int64_t kShareOfL2 = int64_t{24} << 20;
-    const int64_t rows = std::max(attention_.queries, attention_.keys);
-    const int64_t fit = std::max<int64_t>(1, kShareOfL2 / (kHalf * rows * (attention_.inner + attention_.values)));
-    int64_t together = std::min(heads, fit);
-    while (heads % together != 0) --together;
-    return together;
-  }
-
   void add_scale() {
     std::string scale = "1.0";
     for (size_t k = 0; k < attention_.scales.size(); ++k) scale += concat(" * args.values[", k, "]");
@@ -344,7 +260,7 @@ class AttentionGenerator {
       arguments += ", row_stats";
     }
     add_scale();
-    line(made_.text, 1, mask_text());
+    line(made_.text, 1, mask_.initializer(head_offsets()));
     arguments += ", scale, mask";
     if (!config_.single_kernel || !attention_.backward) {
       line(made_.text, 1, score_text());
@@ -354,7 +270,8 @@ class AttentionGenerator {
     line(made_.text, 0, "}");
   }
 
-  // The heads that share a gradient, and within them: batch indices with an extent of 1 where the other has them.
+  // Extents of the batch indices, split in two: `own` counts the groups of heads that share a gradient, `members` the
+  // heads of one group. Each has an extent of 1 for the indices that belong to the other.
   struct SplitBatch {
     std::vector<int64_t> own;
     std::vector<int64_t> members;
@@ -371,21 +288,14 @@ class AttentionGenerator {
     return count;
   }
 
-  // Two accumulators leave room for two warpgroups only.
-  AttentionConfig dk_dv_config() const {
-    constexpr int kWarps = 8;
-    AttentionConfig config = config_;
-    if (config.specialized) config.warps = kWarps;
-    return config;
-  }
-
   // Each block owns rows of keys of one group, and visits the queries of all heads of the group.
   void add_dk_dv() {
     const int splits = config_.head_splits;
-    const bool own_sizes = config_.warps != dk_dv_config().warps;
+    const bool own_sizes = config_.warps != dk_dv_config(config_).warps;
     const char* const sizes = own_sizes ? "MILLRACE_KERNEL_key_sizes" : "MILLRACE_KERNEL_sizes";
-    if (own_sizes) made_.text += sizes_text(dk_dv_config(), sizes, attention_shared_bytes(attention_, dk_dv_config()));
-    begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", Rows::keys, {}, sizes}, "share", groups() * splits);
+    if (own_sizes)
+      made_.text += sizes_text(dk_dv_config(config_), sizes, attention_shared_bytes(attention_, dk_dv_config(config_)));
+    begin({"MILLRACE_KERNEL_keys", "attention_backward_dk_dv", OwnedRows::keys, {}, sizes}, "share", groups() * splits);
     line(made_.text, 1, concat("const int group = share / ", splits, ";"));
     if (splits > 1) line(made_.text, 1, concat("const int split = share % ", splits, ";"));
     const SplitBatch batch = split_batch([&](size_t k) { return attention_.is_group(k); });
@@ -433,8 +343,8 @@ class AttentionGenerator {
     line(made_.text, 0, "}");
   }
 
-  // NAME(member): what mr::make_NAME makes of these operands of a head, its statistics, mask and score. With `splits`,
-  // members are those of the block's split.
+  // A function NAME(member) of the kernel: it passes a head's operands, statistics, mask and score to mr::make_NAME.
+  // With more than one split, it counts only the members of the block's split.
   void add_head_function(const char* name, const std::vector<int64_t>& members, const std::vector<Operand>& operands,
                          int splits = 1) {
     line(made_.text, 1, concat("const auto ", name, " = [&](int ", splits > 1 ? "own) {" : "member) {"));
@@ -447,46 +357,23 @@ class AttentionGenerator {
       arguments += concat(kNames[operand], ", ");
     }
     add_row_stats(2);
-    line(made_.text, 2, mask_text());
+    line(made_.text, 2, mask_.initializer(head_offsets()));
     line(made_.text, 2, score_text());
     line(made_.text, 2, concat("return mr::make_", name, "(", arguments, "row_stats, mask, score);"));
     line(made_.text, 1, "};");
   }
 
-  // Many queries, so that few blocks read a tile of keys; and tiles of the next head in shared memory, if they fit the
-  // smallest that we support.
-  AttentionConfig d_term_config() const {
-    constexpr int64_t kFewQueries = 64;
-    return is_narrow() ? AttentionConfig{attention_.queries > kFewQueries ? 8 : 4, 1, 64, 2}
-                       : AttentionConfig{4, 1, 64, 1};
-  }
-  bool is_narrow() const {
-    constexpr int64_t kNarrow = 64;
-    return std::max(padded_columns(attention_.inner), padded_columns(attention_.values)) <= kNarrow;
-  }
-  // The stages of prelude/cuda_attention_term.h, which checks it.
-  int64_t d_term_smem_bytes(const AttentionConfig& config) const {
-    constexpr int64_t kHalf = 2;
-    constexpr int64_t kPadding = 16;
-    int64_t stage = 0;
-    for (const int64_t columns : {padded_columns(attention_.inner), padded_columns(attention_.values)}) {
-      for (const int64_t rows : {int64_t{config.tile_columns}, rows_of_block(config)})
-        stage += kHalf * rows * columns + kPadding * std::max(rows, columns);
-    }
-    return config.stages * stage;
-  }
-
   // Each block owns queries and a tile of keys of one element of the term's batch, and visits the heads that share it.
   void add_d_term() {
-    const AttentionConfig config = d_term_config();
+    const AttentionConfig config = d_term_config(attention_);
     const SplitBatch batch = split_batch([&](size_t k) { return attention_.d_term_axes.batch[k] < 0; });
     const int64_t blocks = (attention_.queries + rows_of_block(config) - 1) / rows_of_block(config);
     const int64_t tiles = (attention_.keys + config.tile_columns - 1) / config.tile_columns;
-    made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes", d_term_smem_bytes(config));
+    made_.text += sizes_text(config, "MILLRACE_KERNEL_term_sizes", d_term_smem_bytes(attention_, config));
     constexpr const char* kName = "MILLRACE_KERNEL_term";
     const int threads = threads_of_block(config);
     add_signature(kName, threads, 2, "MILLRACE_KERNEL_term_sizes");
-    made_.grids.push_back({kName, product(batch.own) * blocks * tiles, threads, d_term_smem_bytes(config)});
+    made_.grids.push_back({kName, product(batch.own) * blocks * tiles, threads, d_term_smem_bytes(attention_, config)});
     line(made_.text, 1, concat("const int tile = mr::block_number() % ", tiles, ";"));
     line(made_.text, 1, concat("const int block = mr::block_number() / ", tiles, " % ", blocks, ";"));
     line(made_.text, 1, concat("const int group = mr::block_number() / ", tiles * blocks, ";"));
@@ -502,19 +389,20 @@ class AttentionGenerator {
     const std::vector<TensorId> all = tensors_of(partition_);
     const auto position = static_cast<size_t>(
         std::find(all.begin() + std::ssize(partition_.reads), all.end(), attention_.d_term) - all.begin());
-    const std::vector<int64_t> steps = strides_of(graph_, attention_.d_term, layouts_[position]);
-    const std::string offset = head_offset(axes, [&](size_t k) { return concat(stride(steps, axes.batch[k]), "LL"); });
-    const int64_t align = formulas_.alignment({attention_.d_term, axes}, steps);
+    const std::vector<int64_t> strides = strides_of(graph_, attention_.d_term, layouts_[position]);
+    const std::string offset =
+        head_offset(axes, [&](size_t k) { return concat(stride(strides, axes.batch[k]), "LL"); });
+    const int64_t align = formulas_.alignment({attention_.d_term, axes}, strides);
     const std::string element = codegen::storage_name(graph_.tensor(attention_.d_term).dtype);
     line(made_.text, 1,
          concat(element, "* const d_term = static_cast<", element, "*>(args.tensors[", position, "]) + (", offset,
                 ");"));
     line(made_.text, 1,
          concat("mr::attention_backward_term<S, ", align, ">(block, tile, ", heads, ", score_head, d_term, S::I(",
-                stride(steps, axes.query), "), S::I(", stride(steps, axes.key), "));"));
+                stride(strides, axes.query), "), S::I(", stride(strides, axes.key), "));"));
   }
 
-  // Batch indices from a number that counts them; an extent of 1 has none.
+  // Declares the batch indices b0, b1 and so on that `number` stands for. An index with an extent of 1 gets none.
   void add_batch_indices(const char* number, const std::vector<int64_t>& extents, int depth) {
     int64_t below = 1;
     for (const int64_t extent : extents) below *= extent;
@@ -542,7 +430,7 @@ class AttentionGenerator {
                 "LL;"));
   }
 
-  // A gradient that nobody needs has no matrix.
+  // The kernel's variable for an operand. A gradient that nobody needs has no matrix.
   void add_matrix(Operand operand, int depth) {
     if (!attention_.has(operand)) return line(made_.text, depth, concat("const mr::NoGradient ", kNames[operand], ";"));
     if (!rows_[operand].empty())
@@ -558,7 +446,7 @@ class AttentionGenerator {
                   ", mr::Order::", is_row_major(operand) ? "row_major" : "col_major", ", ", attention_.columns(operand),
                   ">");
   }
-  // Its members.
+  // The initializer of an operand's matrix: address and pitch.
   std::string matrix(Operand operand) const {
     const std::string type = operand == Operand::log_sums ? "float" : "S::T";
     const auto value = [&](size_t number) {
@@ -582,31 +470,11 @@ class AttentionGenerator {
     }
     return text;
   }
-  std::string row_members(Operand operand) const {
-    return rows_[operand].members([&](const Attention::Axes& axes, const std::function<std::string(size_t)>& step) {
-      return head_offset(axes, step);
-    });
-  }
-
-  std::string mask_offset() const {
-    const std::vector<int64_t> steps = mask_strides();
-    return head_offset(attention_.mask_axes, [&](size_t k) { return stride(steps, attention_.mask_axes.batch[k]); });
-  }
-
-  std::string mask_text() const {
-    if (!attention_.mask.valid()) return "const mr::NoDropout mask;";
-    const size_t threshold = attention_.scales.size();
-    return concat("const mr::DropoutMask<S> mask{mr::Dropout(args.state, args.subsequences[0], args.values[", threshold,
-                  "], args.values[", threshold + 1, "]), mr::u64(", mask_offset(), "), ",
-                  stores_mask_bits() ? concat("static_cast<mr::u8*>(args.tensors[", mask_position(), "])") : "nullptr",
-                  "};");
-  }
+  std::string row_members(Operand operand) const { return rows_[operand].members(head_offsets()); }
 
   std::string score_text() const {
     if (!attention_.has_score_expression()) return "const mr::PlainScore score;";
-    return formulas_.initializer([&](const Attention::Axes& axes, const std::function<std::string(size_t)>& step) {
-      return head_offset(axes, step);
-    });
+    return formulas_.initializer(head_offsets());
   }
 
   const Graph& graph_;
@@ -615,6 +483,7 @@ class AttentionGenerator {
   const std::vector<Layout>& layouts_;
   const AttentionConfig& config_;
   ScoreFormulas formulas_;
+  AttentionMaskText mask_;
   std::vector<CudaRowFormulas> rows_;  // by operand
   // Position of an operand's strides among the values; the pitch is first.
   std::array<size_t, Attention::kOperands> pitches_{};

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "codegen/nest.h"
 #include "codegen/score_text.h"
@@ -62,8 +63,7 @@ CudaRowFormulas::Read CudaRowFormulas::read_of(const RowNode& node, int64_t coun
   return made;
 }
 
-// A few neighbours for each number are read as a whole, where the axis has all of them: then another node may need the
-// rest.
+// If the axis has all neighbours of a number, they are read together, because another node may need the rest.
 CudaRowFormulas::Source CudaRowFormulas::source_of(const RowNode& node, int64_t count, int64_t& phase) const {
   Source made;
   made.gradient = node.kind == NodeKind::gradient;
@@ -93,10 +93,7 @@ CudaRowFormulas::Source CudaRowFormulas::source_of(const RowNode& node, int64_t 
   return made;
 }
 
-size_t CudaRowFormulas::position_of(TensorId tensor) const {
-  return static_cast<size_t>(std::find(partition_.reads.begin(), partition_.reads.end(), tensor) -
-                             partition_.reads.begin());
-}
+size_t CudaRowFormulas::position_of(TensorId tensor) const { return position_in(partition_.reads, tensor); }
 
 std::string CudaRowFormulas::element_type(size_t term) const {
   return codegen::storage_name(graph_.tensor(rows_.terms[term].tensor).dtype);
@@ -135,7 +132,7 @@ void CudaRowFormulas::add_values(std::vector<KernelValue>& values) {
   }
 }
 
-// Of the first of a vector's neighbours, in bytes.
+// The alignment, in bytes, of the first neighbour of each vector.
 int64_t CudaRowFormulas::alignment(const Source& source, int64_t width) const {
   if (source.kind != Source::Kind::neighbours) return 0;
   if (source.gradient) return aligned({4 * source.offset, 4 * width * source.step});
@@ -148,7 +145,7 @@ int64_t CudaRowFormulas::alignment(const Source& source, int64_t width) const {
   return aligned(bytes);
 }
 
-// Of the first of a vector's neighbours that are stored.
+// The alignment of the first neighbour of each vector that is stored.
 int64_t CudaRowFormulas::stored_alignment(const RowRun& run, int64_t width) const {
   const int64_t length = width * std::ssize(run.pieces);
   if (!is_stored()) return aligned({2 * run.first, 2 * length});

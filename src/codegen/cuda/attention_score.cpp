@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "codegen/nest.h"
 #include "codegen/score_text.h"
@@ -36,15 +37,12 @@ void ScoreFormulas::add_values(std::vector<KernelValue>& values) {
   }
 }
 
-size_t ScoreFormulas::position_of(TensorId tensor) const {
-  return static_cast<size_t>(std::find(partition_.reads.begin(), partition_.reads.end(), tensor) -
-                             partition_.reads.begin());
-}
+size_t ScoreFormulas::position_of(TensorId tensor) const { return position_in(partition_.reads, tensor); }
 
 // Elements from query to query, from key to key, and along each batch index; 0 without an axis.
 std::vector<int64_t> ScoreFormulas::strides_of_term(const AttentionTensor& term) const {
   const std::vector<int64_t> all = strides_of(graph_, term.tensor, layouts_[position_of(term.tensor)]);
-  const auto stride = [&](int axis) { return axis < 0 ? 0 : all[static_cast<size_t>(axis)]; };
+  const auto stride = [&](int axis) { return axis < 0 ? 0 : all[as_index(axis)]; };
   std::vector<int64_t> made = {stride(term.axes.query), stride(term.axes.key)};
   for (const int axis : term.axes.batch) made.push_back(stride(axis));
   return made;
@@ -52,8 +50,7 @@ std::vector<int64_t> ScoreFormulas::strides_of_term(const AttentionTensor& term)
 
 int64_t ScoreFormulas::alignment(const AttentionTensor& term, const std::vector<int64_t>& strides) const {
   constexpr int64_t kMost = 16;
-  if (term.axes.key < 0 || strides[static_cast<size_t>(term.axes.key)] != 1 || partition_.attention.keys % kOctet != 0)
-    return 0;
+  if (term.axes.key < 0 || strides[as_index(term.axes.key)] != 1 || partition_.attention.keys % kOctet != 0) return 0;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     const bool one = graph_.extent(graph_.tensor(term.tensor).dims[axis]) == 1;
     if (static_cast<int>(axis) != term.axes.key && !one && strides[axis] % kOctet != 0) return 0;

@@ -279,7 +279,7 @@ class CudaGenerator {
     if (const std::optional<KernelValue> value = map_.number_in(access.tensor))
       return concat("c", number_value(kernel_.values, *value));
     if (const std::optional<NestValue> made = map_.made_inside(access.tensor)) return own_value(*made, to.segment);
-    return accesses_.loaded(map_.port_of(access.tensor, false), map_.positions_along(member, access),
+    return accesses_.loaded(map_.read_port(access.tensor), map_.positions_along(member, access),
                             map_.guards_of_input(member, Nest::at(number)), to, needed(member, number, to));
   }
 

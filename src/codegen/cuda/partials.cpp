@@ -166,7 +166,7 @@ Statements finish_one(const ThreadMapping& map, const Partial& partial, int64_t 
                                                kFinishThreads, ", ", columns, ">(total, sums)")}});
   Statements stored;
   const Access& access = map.op(partial.member).outputs[Nest::at(partial.number)];
-  const int port = map.port_of(access.tensor, true);
+  const int port = map.written_port(access.tensor);
   if (port >= 0) {
     const Positions positions = map.positions_along(partial.member, access);
     stored.push_back({Call{concat("mr::narrow(total, p", port, "[", offset_text(map, port, positions), "])")}});

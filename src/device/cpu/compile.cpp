@@ -43,18 +43,17 @@ bool is_full_disk(const std::string& output, const std::string& directory) {
   return statvfs(directory.c_str(), &space) == 0 && uint64_t{space.f_bavail} * space.f_frsize < kTooLittle;
 }
 
-CompileOutcome failed(bool by_text, Error error) { return {std::nullopt, {by_text, std::move(error)}}; }
+CompileOutcome text_failed(Error error) { return {std::nullopt, {true, std::move(error)}}; }
+CompileOutcome machine_failed(Error error) { return {std::nullopt, {false, std::move(error)}}; }
 
 CompileOutcome failed_to_compile(const Finished& finished, const std::string& directory, double seconds) {
   if (is_full_disk(finished.error, directory))
-    return failed(false,
-                  with_room_as_remedy(
-                      Error::make(ErrorKind::failed, concat("no space left to compile kernels in '", directory, "'")),
-                      directory));
+    return machine_failed(with_room_as_remedy(
+        Error::make(ErrorKind::failed, concat("no space left to compile kernels in '", directory, "'")), directory));
   std::string why = first_messages(finished.error);
   if (finished.timed_out) why = concat("the compiler was killed after ", seconds, " s");
   if (why.empty()) why = concat("the compiler ", to_string(Ending{finished.exit_code, finished.signal, ""}));
-  return failed(true, Error::make(ErrorKind::failed, why));
+  return text_failed(Error::make(ErrorKind::failed, why));
 }
 
 }  // namespace
@@ -81,7 +80,7 @@ std::optional<CompileOutcome> run_compiler(const Compiler& compiler, const std::
   options.output_limit = size_t{64} << 10;
   options.environment = {{"TMPDIR", folder}, {"LC_ALL", "C"}};
   const Result<Finished> finished = run_process(guarded(std::move(arguments)), options);
-  if (!finished) return failed(false, finished.error());
+  if (!finished) return machine_failed(finished.error());
   if (finished->exit_code != 0 || finished->timed_out) return failed_to_compile(*finished, directory, seconds);
   return std::nullopt;
 }
@@ -90,9 +89,9 @@ std::optional<CompileOutcome> run_compiler(const Compiler& compiler, const std::
 CompileOutcome taken(TemporaryDirectory folder, const std::string& path) {
   // The user's umask may make it group-writable; then it would not be loaded.
   if (chmod(path.c_str(), 0600) != 0)
-    return failed(true, Error::make(ErrorKind::failed, concat("the compiler made no object: ", std::strerror(errno))));
+    return text_failed(Error::make(ErrorKind::failed, concat("the compiler made no object: ", std::strerror(errno))));
   Result<std::string> bytes = read_file(path, kLargestObject);
-  if (!bytes) return failed(false, bytes.error());
+  if (!bytes) return machine_failed(bytes.error());
   std::string hash = sha256(*bytes);
   CompileOutcome outcome;
   outcome.object = FreshObject{std::move(folder), path, std::move(*bytes), std::move(hash)};
@@ -104,7 +103,7 @@ CompileOutcome taken(TemporaryDirectory folder, const std::string& path) {
 CompileOutcome compile(const Compiler& compiler, const std::vector<TranslationUnit>& units,
                        const std::string& directory, double seconds) {
   Result<TemporaryDirectory> made = TemporaryDirectory::make(directory);
-  if (!made) return failed(false, with_room_as_remedy(made.error(), directory));
+  if (!made) return machine_failed(with_room_as_remedy(made.error(), directory));
   const std::string& folder = made->path();
   const std::string path = folder + "/kernels.so";
   std::vector<std::vector<std::string>> arguments;
@@ -112,7 +111,7 @@ CompileOutcome compile(const Compiler& compiler, const std::vector<TranslationUn
     arguments.push_back(unit.flags);
     arguments.back().push_back(concat(folder, "/kernels", arguments.size() - 1, ".cpp"));
     if (const Result<Done> written = write_file(arguments.back().back(), unit.text); !written)
-      return failed(false, with_room_as_remedy(written.error(), directory));
+      return machine_failed(with_room_as_remedy(written.error(), directory));
   }
   if (units.size() == 1) {
     arguments.front().insert(arguments.front().end(), {"-o", path});

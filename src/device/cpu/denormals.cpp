@@ -6,6 +6,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/id.h"
+
 namespace millrace {
 namespace {
 
@@ -48,7 +50,7 @@ std::vector<Denormals> denormals_of_threads(int threads) {
   std::vector<Denormals> found(static_cast<size_t>(threads), Denormals::keep);
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int k = 0; k < threads; ++k) {
-    if (kFlush != 0 && (control_register() & kFlush) == kFlush) found[static_cast<size_t>(k)] = Denormals::flush;
+    if (kFlush != 0 && (control_register() & kFlush) == kFlush) found[as_index(k)] = Denormals::flush;
   }
   return found;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/id.h"
 #include "device/cuda/cudnn.h"
 
 namespace millrace {
@@ -77,7 +78,7 @@ class CudnnGraph {
   enum class Kind { stored, intermediate, scalar };
 
   Id add(cudnn::DataType type, const CudnnShape& shape, Kind kind);
-  void* tensor(Id id) const { return tensors_[static_cast<size_t>(id - 1)].get(); }
+  void* tensor(Id id) const { return tensors_[as_index(id - 1)].get(); }
   CudnnDescriptor make(cudnn::DescriptorType type);
   void check(int status, const char* what);
   void set(void* descriptor, cudnn::Attribute name, cudnn::AttributeType type, int64_t count, const void* elements);

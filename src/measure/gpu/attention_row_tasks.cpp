@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/position.h"
 #include "measure/row_values.h"
 
 namespace millrace {
@@ -53,7 +54,7 @@ Result<Done> AttentionRowTasks::make_row_temporaries() {
                    [&] { return make(q || k, score_error_, {query_}); }});
 }
 
-// As many as the longest piece has nodes, for the columns of the longest one.
+// Makes as many nodes as the longest piece has, for the columns of the longest one.
 Result<Done> AttentionRowTasks::make_nodes(size_t row) {
   const int64_t inner = extents_[inner_];
   size_t most = 0;

@@ -1,5 +1,7 @@
 #include "measure/gpu/attention_tasks.h"
 
+#include "base/position.h"
+
 namespace millrace {
 
 using oracle::Task;
@@ -61,7 +63,7 @@ Walk AttentionTasks::walk_of(TensorId tensor, const AttentionAxes& axes, size_t 
   const std::vector<int64_t> strides = strides_of(graph_, tensor, written_layout(graph_, tensor));
   Walk walk{std::vector<int64_t>(extents_.size(), 0), 0};
   const auto set = [&](size_t index, int axis) {
-    if (axis >= 0) walk.strides[index] = strides[static_cast<size_t>(axis)];
+    if (axis >= 0) walk.strides[index] = strides[as_index(axis)];
   };
   for (size_t k = 0; k < axes.batch.size(); ++k) set(k, axes.batch[k]);
   set(row, row_axis);
@@ -96,13 +98,13 @@ Result<Placed> AttentionTasks::temporary(oracle::Format format, const Indices& i
   return placed_there;
 }
 
-Result<Done> AttentionTasks::task(StepKind kind, int formula, const Indices& outer, const Indices& inner,
+Result<Done> AttentionTasks::task(TaskKind kind, int formula, const Indices& outer, const Indices& inner,
                                   const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
                                   const Change& change) const {
   return task_over(kind, formula, with_batch(outer), inner, inputs, outputs, change);
 }
 
-Result<Done> AttentionTasks::task_over(StepKind kind, int formula, const Indices& outer, const Indices& inner,
+Result<Done> AttentionTasks::task_over(TaskKind kind, int formula, const Indices& outer, const Indices& inner,
                                        const std::vector<const Placed*>& inputs,
                                        const std::vector<const Placed*>& outputs, const Change& change) const {
   std::vector<Walk> read;
@@ -118,17 +120,17 @@ Result<Done> AttentionTasks::task_over(StepKind kind, int formula, const Indices
 
 Result<Done> AttentionTasks::map(int formula, const Indices& indices, const std::vector<const Placed*>& inputs,
                                  const Placed& output, const Change& change) const {
-  return task(StepKind::map, formula, indices, {}, inputs, {&output}, change);
+  return task(TaskKind::map, formula, indices, {}, inputs, {&output}, change);
 }
 
 Result<Done> AttentionTasks::fold(oracle::Term term, const Indices& indices, size_t over,
                                   const std::vector<const Placed*>& inputs, const Placed& output) const {
-  return task(StepKind::fold, term, indices, {over}, inputs, {&output});
+  return task(TaskKind::fold, term, indices, {over}, inputs, {&output});
 }
 
 Result<Done> AttentionTasks::contract(const Indices& indices, const Indices& over, const Placed& a, const Placed& b,
                                       const Placed& output) const {
-  return task(StepKind::contract, oracle::kProduct, indices, over, {&a, &b}, {&output});
+  return task(TaskKind::contract, oracle::kProduct, indices, over, {&a, &b}, {&output});
 }
 
 Result<Done> AttentionTasks::linear(const Indices& indices, const Placed& a, double c0, const Placed& b, double c1,

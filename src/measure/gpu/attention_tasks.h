@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/position.h"
 #include "measure/gpu/gpu_reference.h"
 #include "measure/gpu/gpu_values.h"
 
@@ -45,17 +46,17 @@ class AttentionTasks {
   Walk walk_of(Attention::Operand operand) const;
   template <class List>
   static size_t position_in(const List& list, TensorId tensor) {
-    return static_cast<size_t>(std::find(list.begin(), list.end(), tensor) - list.begin());
+    return position_in(list, tensor);
   }
   static Placed placed(const GpuMemory& values, Walk walk);
   Placed input(Attention::Operand operand) const;
   // A temporary along the chunk and these indices.
   Result<Placed> temporary(oracle::Format format, const Indices& indices);
-  Result<Done> task(StepKind kind, int formula, const Indices& outer, const Indices& inner,
+  Result<Done> task(TaskKind kind, int formula, const Indices& outer, const Indices& inner,
                     const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
                     const Change& change = {}) const;
   // The same over these indices alone.
-  Result<Done> task_over(StepKind kind, int formula, const Indices& outer, const Indices& inner,
+  Result<Done> task_over(TaskKind kind, int formula, const Indices& outer, const Indices& inner,
                          const std::vector<const Placed*>& inputs, const std::vector<const Placed*>& outputs,
                          const Change& change) const;
   Result<Done> map(int formula, const Indices& indices, const std::vector<const Placed*>& inputs, const Placed& output,

@@ -1,3 +1,5 @@
+// Over 500 lines, because one class holds the tensors of the heads that are computed together, and both passes use
+// them.
 #include "measure/gpu/gpu_attention.h"
 
 #include <algorithm>
@@ -117,7 +119,7 @@ class GpuHeads : public AttentionRowTasks {
     const double product = *size_of_q * *size_of_k;
     const double slope = slope_of(graph_, attention_.score);
     made.number = std::ldexp(1, power_of_queries(scale_ * slope, attention_.inner, product));
-    return context_.oracle.run(StepKind::map, made, context_.memory);
+    return context_.oracle.run(TaskKind::map, made, context_.memory);
   }
 
   // A drawn mask may hide all keys of a query, whose results would be NaN: the first key is visible.
@@ -132,7 +134,7 @@ class GpuHeads : public AttentionRowTasks {
       }
       if (term.axes.query >= 0) others.push_back(query_);
       const Placed to = term_values(term);
-      if (Result<Done> done = task_over(StepKind::map, oracle::kFill, others, {}, {}, {&to},
+      if (Result<Done> done = task_over(TaskKind::map, oracle::kFill, others, {}, {}, {&to},
                                         [&](Task& made) { made.number = *visible; });
           !done)
         return done;
@@ -185,7 +187,7 @@ class GpuHeads : public AttentionRowTasks {
     const ExpectedOnGpu& expected = data_.expected[position_in(partition_.writes, tensor)];
     const Placed values = columns_at(at_point(placed(expected.values, walk_of(operand))), first, step);
     const Placed tolerances = columns_at(at_point(placed(expected.tolerances, walk_of(operand))), first, step);
-    return task(StepKind::map, oracle::kTolerance, indices, {}, {&computed}, {&values, &tolerances}, [&](Task& made) {
+    return task(TaskKind::map, oracle::kTolerance, indices, {}, {&computed}, {&values, &tolerances}, [&](Task& made) {
       const StorageError error = storage_error_of(graph_.tensor(tensor).dtype);
       made.scale = 1;
       made.numbers[0] = error.relative;
@@ -372,9 +374,9 @@ class GpuHeads : public AttentionRowTasks {
       made.numbers[0] = error.relative;
       made.numbers[1] = error.absolute;
     };
-    Result<Done> done = task_over(StepKind::fold, oracle::kValue, kept, summed, {&own}, {&total},
+    Result<Done> done = task_over(TaskKind::fold, oracle::kValue, kept, summed, {&own}, {&total},
                                   [](Task& made) { made.roundoff = 0x1p-24; });
-    if (done) done = task_over(StepKind::map, oracle::kTolerance, kept, {}, {&total}, {&values, &tolerances}, stored);
+    if (done) done = task_over(TaskKind::map, oracle::kTolerance, kept, {}, {&total}, {&values, &tolerances}, stored);
     if (done) done = context_.gpu.wait();  // before the sums are freed
     return done;
   }

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Points of all operators together that the oracle takes: a few seconds' work of a large GPU.
+// How many points, over all operators, the oracle accepts: a few seconds' work for a large GPU.
 constexpr double kMostPoints = 4e12;
 
 // A float32 product may truncate its sums on tensor cores instead of rounding: the error of an addition doubles.
@@ -48,7 +48,7 @@ Result<GpuMemory> drawn(const OracleContext& context, oracle::Task task) {
   Result<GpuMemory> values = allocate_doubles(context, task.points);
   if (!values) return values;
   place_values(*values, task.out[0]);
-  if (Result<Done> ran = context.oracle.run(StepKind::map, task, context.memory); !ran) return ran.error();
+  if (Result<Done> ran = context.oracle.run(TaskKind::map, task, context.memory); !ran) return ran.error();
   return values;
 }
 
@@ -84,7 +84,7 @@ Result<Done> allow_for_library(const OracleContext& context, const Partition& pa
   if (!gradient && partition.product.activation != Activation::gelu) return Done{};
   const Operator& function = subgraph.graph.operators.back();
   const auto at = std::find(subgraph.writes.begin(), subgraph.writes.end(), function.outputs[0].tensor);
-  const GpuMemory& tolerances = data.expected[static_cast<size_t>(at - subgraph.writes.begin())].tolerances;
+  const GpuMemory& tolerances = data.expected[as_index(at - subgraph.writes.begin())].tolerances;
   oracle::Task task = make_flat_task(gradient ? oracle::kLibraryGeluGradient : oracle::kLibraryGelu,
                                      elements_of(subgraph.graph, function.outputs[0].tensor), gradient ? 3 : 2, 1);
   place_values(tolerances, task.in[0]);
@@ -93,7 +93,7 @@ Result<Done> allow_for_library(const OracleContext& context, const Partition& pa
   place_values(tolerances, task.out[0]);
   task.numbers[0] = kTanhError;
   task.numbers[1] = kMostNegative;
-  return context.oracle.run(StepKind::map, task, context.memory);
+  return context.oracle.run(TaskKind::map, task, context.memory);
 }
 
 Result<Done> check_time(const Graph& graph) {
@@ -150,7 +150,7 @@ Result<GpuReferenceData> convert(const OracleContext& context, const Graph& grap
   round_to(graph.tensor(partition.reads[0]).dtype, task);
   place_values(data->inputs[0], task.in[0]);
   place_values(data->inputs[0], task.out[0]);
-  if (Result<Done> ran = context.oracle.run(StepKind::map, task, context.memory); !ran) return ran.error();
+  if (Result<Done> ran = context.oracle.run(TaskKind::map, task, context.memory); !ran) return ran.error();
   const OracleTensor values = OracleTensor::of_values(static_cast<double*>(data->inputs[0].data()));
   const Result<bool> taken = take_expected(context, values, elements, DType::boolean, 1, data->expected.emplace_back());
   if (!taken) return taken.error();

@@ -54,7 +54,7 @@ Result<bool> take_expected(const OracleContext& context, const OracleTensor& com
   task.scale = bounds;
   task.numbers[0] = storage_error_of(dtype).relative;
   task.numbers[1] = storage_error_of(dtype).absolute;
-  if (Result<Done> ran = context.oracle.run(StepKind::map, task, context.memory); !ran) return ran.error();
+  if (Result<Done> ran = context.oracle.run(TaskKind::map, task, context.memory); !ran) return ran.error();
   uint64_t found = 0;
   if (Result<Done> copied = context.gpu.copy_out(&found, first->data(), sizeof(found)); !copied) return copied.error();
   return found == ~uint64_t{0};

@@ -23,7 +23,7 @@ void place_tensor(const OracleTensor& tensor, oracle::Operand& operand);
 
 Result<GpuMemory> allocate_doubles(const OracleContext& context, int64_t elements);
 
-// Takes the values and tolerances of a computed tensor: `bounds` times its error, and the error from storing it.
+// Takes the values of a computed tensor, and its tolerances: `bounds` times its error plus the error from storing it.
 // Returns whether all values are finite.
 Result<bool> take_expected(const OracleContext& context, const OracleTensor& computed, int64_t elements, DType dtype,
                            double bounds, ExpectedOnGpu& expected);

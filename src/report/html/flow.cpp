@@ -94,8 +94,8 @@ std::vector<FlowTensor> tensors_after(const ReportArtefacts& artefacts) {
     word_bytes[tensor.name] = static_cast<double>(bytes_of(tensor.dtype));
   std::vector<FlowTensor> tensors;
   for (const PlanBuffer& buffer : plan.buffers) {
-    const bool saved = buffer.first >= 0 && plan.launches[static_cast<size_t>(buffer.first)].pass == Pass::forward &&
-                       plan.launches[static_cast<size_t>(buffer.last)].pass == Pass::backward;
+    const bool saved = buffer.first >= 0 && plan.launches[as_index(buffer.first)].pass == Pass::forward &&
+                       plan.launches[as_index(buffer.last)].pass == Pass::backward;
     const auto word = word_bytes.find(buffer.tensor);
     const auto bytes = static_cast<double>(buffer.bytes);
     // As stored: a mask stored as bits has few words.

@@ -40,16 +40,15 @@ Picture memory_picture(const ReportArtefacts& artefacts) {
   }
   for (const PlanBuffer& buffer : plan.buffers) {
     if (buffer.location != BufferLocation::arena || buffer.first < 0) continue;
-    const bool crosses =
-        plan.launches[static_cast<size_t>(buffer.first)].pass != plan.launches[static_cast<size_t>(buffer.last)].pass;
+    const bool crosses = plan.launches[as_index(buffer.first)].pass != plan.launches[as_index(buffer.last)].pass;
     const double left = kMemoryLeft + across * buffer.first;
     const double width = across * (buffer.last - buffer.first + 1);
     const double top = y(buffer.offset + buffer.bytes);
     const double height = y(buffer.offset) - top;
-    svg.rectangle({left, top}, width, height, crosses ? "buffer kept" : "buffer",
-                  concat(buffer.tensor, " as ", buffer.layout, ": ", short_bytes(static_cast<double>(buffer.bytes)),
-                         "\nfrom ", name_of(plan.launches[static_cast<size_t>(buffer.first)]), " to ",
-                         name_of(plan.launches[static_cast<size_t>(buffer.last)])));
+    svg.rectangle(
+        {left, top}, width, height, crosses ? "buffer kept" : "buffer",
+        concat(buffer.tensor, " as ", buffer.layout, ": ", short_bytes(static_cast<double>(buffer.bytes)), "\nfrom ",
+               name_of(plan.launches[as_index(buffer.first)]), " to ", name_of(plan.launches[as_index(buffer.last)])));
     const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / 7));
     if (height >= 13 && room >= 4)
       svg.text({left + width / 2, top + height / 2 + 4}, shortened(buffer.tensor, room), "label on-node", "middle");

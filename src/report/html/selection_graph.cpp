@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/position.h"
 #include "base/text.h"
 #include "report/exploration_report.h"
 #include "report/html/legend.h"
@@ -39,7 +40,7 @@ std::vector<int> drawn_layouts(const Written& written) {
   std::iota(layouts.begin(), layouts.end(), 0);
   if (layouts.size() <= kMostRows) return layouts;
   const auto key = [&](int layout) {
-    return std::tuple(!written.is_taken(layout), written.fastest[static_cast<size_t>(layout)], layout);
+    return std::tuple(!written.is_taken(layout), written.fastest[as_index(layout)], layout);
   };
   std::sort(layouts.begin(), layouts.end(), [&](int l, int r) { return key(l) < key(r); });
   layouts.resize(kMostRows - 1);  // one row says that there are more
@@ -60,10 +61,10 @@ std::vector<Written> written_tensors(const ReportArtefacts& artefacts) {
       written.tensor = partition->second->writes[k];
       written.writer = launch.partition;
       written.backward = launch.pass == Pass::backward;
-      const MeasuredTensor& tensor = measurements.tensors[static_cast<size_t>(written.tensor)];
+      const MeasuredTensor& tensor = measurements.tensors[as_index(written.tensor)];
       written.fastest.assign(tensor.layouts.size(), std::numeric_limits<double>::infinity());
       for (const MeasuredCandidate& candidate : partition->second->candidates) {
-        double& best = written.fastest[static_cast<size_t>(candidate.layouts[partition->second->reads.size() + k])];
+        double& best = written.fastest[as_index(candidate.layouts[partition->second->reads.size() + k])];
         best = std::min(best, candidate.seconds);
       }
       for (const PlanBuffer& buffer : artefacts.plan.buffers) {
@@ -101,7 +102,7 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
   };
   const auto place = [&](size_t column, int layout) {
     const std::vector<int>& drawn = list[column].drawn;
-    return in_row(column, static_cast<size_t>(std::find(drawn.begin(), drawn.end(), layout) - drawn.begin()));
+    return in_row(column, position_in(drawn, layout));
   };
   for (size_t k = 0; k < list.size(); ++k) {
     const double x = in_row(k, 0).x;
@@ -111,12 +112,12 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
       svg.line(place(k - 1, list[k - 1].taken[0]), place(k, list[k].taken[0]), "path", 2);
     for (size_t more = 1; more < list[k].taken.size(); ++more)
       svg.line(place(k, list[k].taken[0]), place(k, list[k].taken[more]), "converted", 3,
-               concat("converted once more, to ", artefacts.measurements.tensors[static_cast<size_t>(list[k].tensor)]
-                                                      .layouts[static_cast<size_t>(list[k].taken[more])]));
+               concat("converted once more, to ",
+                      artefacts.measurements.tensors[as_index(list[k].tensor)].layouts[as_index(list[k].taken[more])]));
   }
   for (size_t k = 0; k < list.size(); ++k) {
     const Written& written = list[k];
-    const MeasuredTensor& tensor = artefacts.measurements.tensors[static_cast<size_t>(written.tensor)];
+    const MeasuredTensor& tensor = artefacts.measurements.tensors[as_index(written.tensor)];
     const double best = *std::min_element(written.fastest.begin(), written.fastest.end());
     for (const int drawn : written.drawn) {
       const auto layout = static_cast<size_t>(drawn);
@@ -131,7 +132,7 @@ Picture selection_picture(const ReportArtefacts& artefacts) {
     }
     if (written.drawn.size() < written.fastest.size())
       svg.text({in_row(k, 0).x, in_row(k, written.drawn.size()).y + 4}, "⋮", "label", "middle");
-    const std::string taken = written.taken.empty() ? "" : tensor.layouts[static_cast<size_t>(written.taken[0])];
+    const std::string taken = written.taken.empty() ? "" : tensor.layouts[as_index(written.taken[0])];
     svg.text({in_row(k, 0).x + 4, feet + 8}, shortened(concat(tensor.name, "  ", taken), 22), "label", "end", -90);
   }
   Picture picture{"selection",

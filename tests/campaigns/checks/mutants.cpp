@@ -170,7 +170,7 @@ void report_fate(uint64_t seed, Fate fate, const std::string& which, Report& rep
   if (fate == Fate::within_rounding || fate == Fate::missed) report.note(seed, concat(name, ": ", which));
 }
 
-// `functions`: of the mutants; null for those that do not compile.
+// `functions`: the mutants' functions; null for those that do not compile.
 void check_subject(uint64_t seed, const TriedProgram& program, const Subject& subject,
                    const std::vector<void*>& functions, Trials& trials, Report& report) {
   const std::string& name = subject.entry->partition.name;

@@ -35,7 +35,7 @@ Result<QuickKernels> QuickKernels::make(TriedOn device) {
                       test_kernels(device == TriedOn::gpu ? "quick_cuda_kernels" : "quick_kernels", MILLRACE_BINARY));
 }
 
-// Finds them by the names of the kernels in the compiler's messages, which are those of its #line directives.
+// Finds the faulty kernels by their names in the compiler's messages, which come from #line directives.
 void QuickKernels::leave_out_those_with_errors(const std::vector<std::string>& sources,
                                                std::vector<bool>& left_out) const {
   std::vector<NamedKernel> kernels;

@@ -221,7 +221,7 @@ struct Grid {
   int64_t shared_bytes = 0;
 };
 
-// Equal for equal kernels, and different for different ones.
+// A time that is equal for equal kernels, and different for different ones.
 double pretended_seconds(const std::vector<Grid>& grids) {
   double seconds = 0;
   for (const Grid& grid : grids) {

@@ -1,4 +1,4 @@
-// An operator as steps of the oracle: sums over the reduced indices first, then a formula at each point. Pure.
+// An operator as tasks of the oracle: sums over the reduced indices first, then a formula at each point. Pure.
 // Test: tests/oracle/oracle_test.cpp
 #pragma once
 
@@ -11,20 +11,20 @@
 namespace millrace {
 
 // The kernel that a task is for.
-enum class StepKind { map, fold, contract };
+enum class TaskKind { map, fold, contract };
 
-// What a step reads or writes: a tensor of the graph, or a temporary of the operator.
-struct StepTensor {
+// What a task reads or writes: a tensor of the graph, or a temporary of the operator.
+struct TaskTensor {
   TensorId tensor;
   int temporary = -1;  // if not negative
 };
 
 // A task without addresses: those of `inputs` and `outputs` are filled in when it runs.
-struct Step {
-  StepKind kind = StepKind::map;
+struct OperatorTask {
+  TaskKind kind = TaskKind::map;
   oracle::Task task{};
-  std::vector<StepTensor> inputs;
-  std::vector<StepTensor> outputs;
+  std::vector<TaskTensor> inputs;
+  std::vector<TaskTensor> outputs;
 };
 
 struct Temporary {
@@ -32,12 +32,12 @@ struct Temporary {
   TensorId like;  // if valid: stored like this tensor, of which it is a copy; else as Numbers
 };
 
-struct OperatorSteps {
-  std::vector<Step> steps;
+struct OperatorTasks {
+  std::vector<OperatorTask> tasks;
   std::vector<Temporary> temporaries;
 };
 
 // Fails if the operator has more indices than a task.
-Result<OperatorSteps> steps_of(const Graph& graph, const Operator& op);
+Result<OperatorTasks> tasks_of(const Graph& graph, const Operator& op);
 
 }  // namespace millrace

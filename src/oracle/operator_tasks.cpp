@@ -1,4 +1,4 @@
-#include "oracle/steps.h"
+#include "oracle/operator_tasks.h"
 
 #include <algorithm>
 #include <optional>
@@ -35,9 +35,9 @@ Walk walk_of(const Graph& graph, const Operator& op, const Access& access) {
   return walk;
 }
 
-class StepMaker {
+class OperatorTaskMaker {
  public:
-  StepMaker(const Graph& graph, const Operator& op) : graph_(graph), op_(op) {
+  OperatorTaskMaker(const Graph& graph, const Operator& op) : graph_(graph), op_(op) {
     for (const DimId dim : op.space) extents_.push_back(graph.extent(dim));
     for (size_t index = 0; index < op.space.size(); ++index) (op.reduced[index] ? inner_ : outer_).push_back(index);
     // A sum may be computed in any order, so the longest loop is the innermost.
@@ -46,12 +46,12 @@ class StepMaker {
     for (const Access& output : op.outputs) outputs_.push_back({{output.tensor}, walk_of(graph, op, output)});
   }
 
-  OperatorSteps make();
+  OperatorTasks make();
 
  private:
   // A tensor or temporary, and how it is accessed.
   struct Use {
-    StepTensor tensor;
+    TaskTensor tensor;
     Walk walk;
   };
 
@@ -60,8 +60,8 @@ class StepMaker {
   const Use& out(size_t k) const { return outputs_[k]; }
 
   Use add_temporary(const std::vector<size_t>& indices, TensorId like = {});
-  Step step(StepKind kind, int formula, const std::vector<size_t>& outer, const std::vector<size_t>& inner,
-            const std::vector<Use>& inputs, const std::vector<Use>& outputs) const;
+  OperatorTask task(TaskKind kind, int formula, const std::vector<size_t>& outer, const std::vector<size_t>& inner,
+                    const std::vector<Use>& inputs, const std::vector<Use>& outputs) const;
   Use fold(Term term, const std::vector<Use>& inputs, std::optional<Use> to = {});
   Use mean(Term term, const std::vector<Use>& inputs, std::optional<Use> to = {});
   void map_rows(int formula, const std::vector<Use>& inputs, const Use& to);
@@ -81,18 +81,19 @@ class StepMaker {
   std::vector<size_t> inner_;
   std::vector<Use> inputs_;
   std::vector<Use> outputs_;
-  OperatorSteps made_;
+  OperatorTasks made_;
 };
 
-StepMaker::Use StepMaker::add_temporary(const std::vector<size_t>& indices, TensorId like) {
+OperatorTaskMaker::Use OperatorTaskMaker::add_temporary(const std::vector<size_t>& indices, TensorId like) {
   const Use use{{{}, static_cast<int>(made_.temporaries.size())}, row_major(extents_, indices)};
   made_.temporaries.push_back({points_of(extents_, indices), like});
   return use;
 }
 
-Step StepMaker::step(StepKind kind, int formula, const std::vector<size_t>& outer, const std::vector<size_t>& inner,
-                     const std::vector<Use>& inputs, const std::vector<Use>& outputs) const {
-  Step made;
+OperatorTask OperatorTaskMaker::task(TaskKind kind, int formula, const std::vector<size_t>& outer,
+                                     const std::vector<size_t>& inner, const std::vector<Use>& inputs,
+                                     const std::vector<Use>& outputs) const {
+  OperatorTask made;
   made.kind = kind;
   std::vector<Walk> read;
   std::vector<Walk> written;
@@ -110,58 +111,58 @@ Step StepMaker::step(StepKind kind, int formula, const std::vector<size_t>& oute
   return made;
 }
 
-// A sum or extremum of each row, into a temporary unless it is said where.
-StepMaker::Use StepMaker::fold(Term term, const std::vector<Use>& inputs, std::optional<Use> to) {
+// A sum or extremum of each row: into `to` if it is given, else into a temporary.
+OperatorTaskMaker::Use OperatorTaskMaker::fold(Term term, const std::vector<Use>& inputs, std::optional<Use> to) {
   Use result = to ? *to : add_temporary(outer_);
-  made_.steps.push_back(step(StepKind::fold, term, outer_, inner_, inputs, {result}));
+  made_.tasks.push_back(task(TaskKind::fold, term, outer_, inner_, inputs, {result}));
   return result;
 }
 
-StepMaker::Use StepMaker::mean(Term term, const std::vector<Use>& inputs, std::optional<Use> to) {
+OperatorTaskMaker::Use OperatorTaskMaker::mean(Term term, const std::vector<Use>& inputs, std::optional<Use> to) {
   Use result = fold(term, inputs, std::move(to));
-  made_.steps.back().task.divisor = static_cast<double>(made_.steps.back().task.length);
+  made_.tasks.back().task.divisor = static_cast<double>(made_.tasks.back().task.length);
   return result;
 }
 
-void StepMaker::map_rows(int formula, const std::vector<Use>& inputs, const Use& to) {
-  made_.steps.push_back(step(StepKind::map, formula, outer_, {}, inputs, {to}));
+void OperatorTaskMaker::map_rows(int formula, const std::vector<Use>& inputs, const Use& to) {
+  made_.tasks.push_back(task(TaskKind::map, formula, outer_, {}, inputs, {to}));
 }
 
 // The operator's formula at every point, in the order of the space.
-void StepMaker::map_points(const std::vector<Use>& inputs, const std::vector<Use>& outputs) {
+void OperatorTaskMaker::map_points(const std::vector<Use>& inputs, const std::vector<Use>& outputs) {
   std::vector<size_t> all(op_.space.size());
   for (size_t k = 0; k < all.size(); ++k) all[k] = k;
-  made_.steps.push_back(step(StepKind::map, static_cast<int>(op_.kind), all, {}, inputs, outputs));
+  made_.tasks.push_back(task(TaskKind::map, static_cast<int>(op_.kind), all, {}, inputs, outputs));
 }
 
-void StepMaker::elementwise() {
+void OperatorTaskMaker::elementwise() {
   map_points(inputs_, outputs_);
-  for (size_t k = 0; k < op_.diagonal.size(); ++k) made_.steps.back().task.diagonal[k] = op_.diagonal[k];
+  for (size_t k = 0; k < op_.diagonal.size(); ++k) made_.tasks.back().task.diagonal[k] = op_.diagonal[k];
 }
 
-void StepMaker::gather() {
+void OperatorTaskMaker::gather() {
   map_points(inputs_, outputs_);
-  Task& task = made_.steps.back().task;
+  Task& task = made_.tasks.back().task;
   const TensorId table = op_.inputs[0].tensor;
   task.positions = graph_.extent(graph_.tensor(table).dims[as_index(op_.gathered)]);
   task.gathered_stride = axis_strides(graph_, table)[as_index(op_.gathered)];
 }
 
-void StepMaker::scatter_add() {
+void OperatorTaskMaker::scatter_add() {
   fold(Term::kSelected, inputs_, out(0));
-  Task& task = made_.steps.back().task;
+  Task& task = made_.tasks.back().task;
   task.positions = extent(as_index(op_.gathered));
   const auto at = std::find(outer_.begin(), outer_.end(), as_index(op_.gathered));
   task.gathered = static_cast<int>(at - outer_.begin());
 }
 
 // Writes the outside value everywhere, then each input in its region.
-void StepMaker::join() {
+void OperatorTaskMaker::join() {
   map_points({}, outputs_);
-  made_.steps.back().task.formula = Formula::kFill;
+  made_.tasks.back().task.formula = Formula::kFill;
   for (size_t k = 0; k < op_.inputs.size(); ++k) {
     map_points({in(k)}, outputs_);
-    Task& task = made_.steps.back().task;
+    Task& task = made_.tasks.back().task;
     task.formula = static_cast<int>(OperatorKind::copy);
     task.points = 1;
     for (size_t index = 0; index < op_.space.size(); ++index) {
@@ -174,7 +175,7 @@ void StepMaker::join() {
   }
 }
 
-void StepMaker::layernorm() {
+void OperatorTaskMaker::layernorm() {
   mean(Term::kValue, {in(0)}, out(1));
   const Use variance = mean(Term::kSquaredDeviation, {in(0), out(1)});
   map_rows(Formula::kReciprocalRoot, {variance}, out(2));
@@ -182,7 +183,7 @@ void StepMaker::layernorm() {
 }
 
 // A copy in which the index `last` is contiguous; the operand itself if it is already, or if a copy would be larger.
-StepMaker::Use StepMaker::packed(const Use& operand, size_t last) {
+OperatorTaskMaker::Use OperatorTaskMaker::packed(const Use& operand, size_t last) {
   const int64_t along = operand.walk.strides[last];
   if (along == 0 || along == 1) return operand;
   std::vector<size_t> indices;
@@ -196,11 +197,11 @@ StepMaker::Use StepMaker::packed(const Use& operand, size_t last) {
   for (const size_t index : indices) elements *= static_cast<double>(extent(index));
   if (elements > 2 * static_cast<double>(elements_of(graph_, operand.tensor.tensor))) return operand;
   Use copy = add_temporary(indices, operand.tensor.tensor);
-  made_.steps.push_back(step(StepKind::map, static_cast<int>(OperatorKind::copy), indices, {}, {operand}, {copy}));
+  made_.tasks.push_back(task(TaskKind::map, static_cast<int>(OperatorKind::copy), indices, {}, {operand}, {copy}));
   return copy;
 }
 
-void StepMaker::contraction() {
+void OperatorTaskMaker::contraction() {
   std::vector<Use> factors = {in(0), in(1)};
   std::vector<size_t> outer = outer_;
   if (static_cast<double>(millrace::points_of(graph_, op_)) >= kManyProducts && !outer.empty()) {
@@ -209,12 +210,12 @@ void StepMaker::contraction() {
     std::rotate(longest, longest + 1, outer.end());
     for (Use& factor : factors) factor = packed(factor, outer.back());
   }
-  made_.steps.push_back(step(StepKind::contract, Term::kProduct, outer, inner_, factors, {out(0)}));
+  made_.tasks.push_back(task(TaskKind::contract, Term::kProduct, outer, inner_, factors, {out(0)}));
   for (size_t k = 2; k < op_.inputs.size(); ++k)
     map_rows(static_cast<int>(OperatorKind::multiply), {out(0), in(k)}, out(0));
 }
 
-OperatorSteps StepMaker::make() {
+OperatorTasks OperatorTaskMaker::make() {
   switch (op_.kind) {
     case OperatorKind::gather: gather(); break;
     case OperatorKind::scatter_add: scatter_add(); break;
@@ -269,12 +270,12 @@ OperatorSteps StepMaker::make() {
 
 }  // namespace
 
-Result<OperatorSteps> steps_of(const Graph& graph, const Operator& op) {
+Result<OperatorTasks> tasks_of(const Graph& graph, const Operator& op) {
   if (op.space.size() > oracle::kMostIndices)
     return Error::make(ErrorKind::failed,
                        concat("the oracle on the GPU takes operators of at most ", oracle::kMostIndices,
                               " indices, but '", op.name, "' has ", op.space.size()));
-  return StepMaker(graph, op).make();
+  return OperatorTaskMaker(graph, op).make();
 }
 
 }  // namespace millrace

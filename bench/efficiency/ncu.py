@@ -9,7 +9,7 @@ from pathlib import Path
 
 METRICS = {"read_bytes": "dram__bytes_read.sum", "written_bytes": "dram__bytes_write.sum",
            "seconds": "gpu__time_duration.sum"}
-# In all spellings: versions of ncu differ.
+# All spellings of the units: versions of ncu differ.
 UNITS = {"byte": 1, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12,
          "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 

@@ -2,9 +2,9 @@
 
 A program and a script replace worker and compiler, so that a candidate's text alone determines its time. Each seed is
 one exploration that is killed many times; its data and cache folders stay from kill to kill. After each kill, SQLite
-reads a copy of the database, so that Millrace is the first to open the one that was left: no row of before may be
-missing. At the end the exploration runs until it is complete, and rows and selection are compared with those of one
-that nobody killed. Only kills of a running exploration are counted.
+reads a copy of the database, so that Millrace is the first to open the original. No earlier row may be missing. At the
+end the exploration runs until it is complete, and rows and selection are compared with those of one that nobody killed.
+Only kills of a running exploration are counted.
 
 All but one exploration in 32 are of small programs (from seed 50 on; one in 8 until seed 200), so that most kills hit
 what happens once: opening files, the first rows, the end. Several run at once: most of the time they wait.

@@ -106,7 +106,7 @@ TEST(Trace, EventsDoNotOverlapInNanoseconds) {
     run.push_back({step, 0, now, seconds});
     now += seconds;
   }
-  const nlohmann::json json = nlohmann::json::parse(trace_json(plan, run));
+  const nlohmann::json json = nlohmann::json::parse(trace_json(plan, cpu_target(), run));
   const auto drop = [](double value) { return std::trunc(value); };
   const auto round = [](double value) { return std::round(value); };
   const auto keep = [](double value) { return value; };  // as chrome://tracing does

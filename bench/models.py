@@ -47,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=DTYPES, help="default: float32; bfloat16 on a GPU")
     parser.add_argument("--dropout", type=float, default=0.1, metavar="P",
                         help="dropout of BERT, GPT-2 and T5 (default: 0.1)")
-    parser.add_argument("--budget", help="exploration of each of Millrace's plans (default: none)")
+    parser.add_argument("--budget", help="time to explore each of Millrace's plans (default: none)")
     parser.add_argument("--seconds", type=float, default=3, help="time to measure each contestant (default: 3)")
     parser.add_argument("--only", action="append", metavar="NAME", help="only these contestants; may be repeated")
     parser.add_argument("--out", type=Path, help="JSON file")

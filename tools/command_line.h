@@ -24,7 +24,7 @@ struct CommandLine {
   void set_measuring_action(CLI::App& command, Action chosen);
   // Before an action: where progress and notices go.
   void listen(millrace::ExploreOptions& options) const;
-  // Where warnings about a program go: to the notices.
+  // Sends warnings about a program to the notices.
   std::function<void(const millrace::Diagnostic&)> warn() const;
 
   CLI::App app;

@@ -31,7 +31,7 @@ class Kernel:
 
 
 def command(ncu: str, log: Path, program: list[str]) -> list[str]:
-    """Does not change clocks. Flushes caches before each kernel: ncu's default, and as candidates are timed."""
+    """Does not change clocks. Flushes caches before each kernel: that is ncu's default, and how candidates are timed."""
     return [ncu, "--clock-control", "none", "--metrics", ",".join(METRICS.values()), "--csv", "--print-units", "base",
             "--print-kernel-base", "function", "--log-file", str(log), *program]
 

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", choices=("millrace", "inductor", "eager"), default="millrace")
-    parser.add_argument("--budget", help="exploration of each plan, as 60s (default: none)")
+    parser.add_argument("--budget", help="time to explore each plan, such as 60s (default: none)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 
 

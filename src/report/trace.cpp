@@ -38,8 +38,8 @@ constexpr double kStep = 1.0 / 512;
 double microseconds(double seconds) { return std::round(seconds * 1e6 / kStep) * kStep; }
 
 // A "complete" event of the trace format. Perfetto makes whole nanoseconds of the begin and of the duration: new
-// versions round, old ones drop fractions. It drops an event that then begins before the previous one in its lane ends.
-// So each ends one step (2 ns) earlier than it did, which is more than rounding can add.
+// versions round, old ones drop fractions. If an event then begins before the previous one of its lane ends, Perfetto
+// drops it. So each ends one step (2 ns) earlier than it did, which is more than rounding can add.
 Json event(const std::string& name, const std::string& category, int row, double begin, double seconds) {
   const double from = microseconds(begin);
   return {{"name", name},

@@ -242,7 +242,8 @@ class AttentionReference {
     return total;
   }
 
-  // Scores of a query, with an error bound of each score, and of the exponent by its own size.
+  // The scores of a query, and bounds of their errors: `error` is that of a score, and `size` bounds the exponents,
+  // whose rounding adds to it.
   struct Scores {
     std::vector<double> values;
     double error = 0;

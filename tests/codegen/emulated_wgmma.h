@@ -27,7 +27,7 @@ inline SmemDescriptor make_descriptor(SmemAddress address, int run_bytes = 16) {
   return {address, static_cast<u32>(run_bytes)};
 }
 
-// A in smem as a warp sees it, or B: `count` rows of A or columns of B from `first` on, 16 k.
+// An operand in smem as a warp sees it: `count` rows of A, or columns of B, from `first` on, with 16 k each.
 struct WgmmaOperand {
   SmemDescriptor at;
   bool trans;  // a line has one k

@@ -93,7 +93,7 @@ D = 3
 def f(x: float32[A, B], y: float32[B, C], z: float32[C, D]):
     return np.einsum("ab,bc,cd->ad", x, y, z)
 )";
-  EXPECT_EQ(operators_of(program),  // 600 multiplications and 600, not 20,000 and 30,000
+  EXPECT_EQ(operators_of(program),  // 600 + 600 multiplications, not 20,000 + 30,000
             "result.1[B, D] = contraction(y[B, C], z[C, D]) over C\n"
             "result[A, D] = contraction(x[A, B], result.1[B, D]) over B\n");
   EXPECT_EQ(operators_of(program, with_sizes({"A=2", "B=100", "C=3", "D=100"})),

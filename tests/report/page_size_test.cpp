@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostBytes = 5'000'000;
 
-// Invented times, from that of the first to twenty times as long; every eighth candidate is refused.
+// Invented times, from that of the first candidate to twenty times that time; every eighth candidate is refused.
 Exploration tried_everything(const Candidates& candidates) {
   Exploration made;
   for (const PartitionCandidates& entry : candidates.partitions) {

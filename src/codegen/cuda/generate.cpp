@@ -126,7 +126,7 @@ class CudaGenerator {
                  row_of(concat("(turn * ", map_.batch_rows, " + r)"), std::move(body))}};
   }
 
-  // `body`, for the row that row threads process in a turn.
+  // Runs `body` for the row that the row threads process in one turn.
   Statements row_of(const std::string& turn, Statements body) const {
     Statements statements = {
         {Declare{"const I", "number",

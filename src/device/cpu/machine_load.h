@@ -29,7 +29,7 @@ std::string load_average();
 // "performance", "powersave", …; empty if it is unknown, as on many virtual machines.
 std::string clock_governor();
 
-// What disturbs measurements by `threads` threads, as one sentence; empty if nothing is known to.
+// What disturbs measurements by `threads` threads, as one sentence; empty if no disturbance is known.
 std::string disturbance(std::optional<double> others_cores, int threads);
 
 // Bytes that a process can allocate before the machine runs out of memory; 0 if it is unknown.

@@ -117,7 +117,7 @@ class AttentionGraph {
     graph_.multiply_matrices(weights, v, stored(Operand::o));
   }
 
-  // Rows times rows: aᵀ b, for a key and a column. Heads that share the key add theirs.
+  // Rows times rows: aᵀ b, for a key and a column. The results of heads that share the key are added.
   void add_transposed_product(Id a, Id b, Operand result, int64_t columns) {
     const Id transposed = graph_.intermediate(type_, scores().transposed());
     graph_.reshape(a, transposed);

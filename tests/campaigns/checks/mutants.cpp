@@ -32,7 +32,7 @@ constexpr size_t kCandidatesOfAProgram = 4;
 constexpr size_t kMutantsOfACandidate = 8;
 constexpr std::array kTypes = {"float32", "float64", "float16", "bfloat16"};
 constexpr uint64_t kOtherDraws = 3;
-constexpr rlim_t kProcessorSeconds = 4;  // of a trial, which takes milliseconds; an endless loop
+constexpr rlim_t kProcessorSeconds = 4;  // of a trial; it takes milliseconds, unless the mutant never ends
 constexpr unsigned kWallSeconds = 60;    // for threads that wait for each other for ever
 
 // What became of a mutant; also the exit code of the process that tried it.

@@ -22,7 +22,7 @@ struct CommandLine {
   void set_action(CLI::App& command, const char* what, Action chosen);
   // The same for a command that stores measurements as it goes.
   void set_measuring_action(CLI::App& command, Action chosen);
-  // Before an action: where progress and notices go.
+  // Says where progress and notices go. Call it before an action.
   void listen(millrace::ExploreOptions& options) const;
   // Sends warnings about a program to the notices.
   std::function<void(const millrace::Diagnostic&)> warn() const;

@@ -380,7 +380,7 @@ class GemmConfigs : public ConfigGroups {
   std::vector<LayoutPair> groups_;
   std::array<std::vector<int>, 4> layouts_of_operand_;            // that its tensors allow
   double combinations_ = 0;                                       // in each group
-  std::array<std::vector<std::vector<Chain>>, 2> chains_of_one_;  // by layout: of m if only a limits it, of n if only b
+  std::array<std::vector<std::vector<Chain>>, 2> chains_of_one_;  // by layout: of m if a alone limits it, of n if b alone does
   std::array<std::vector<Strides>, 4> strides_of_layouts_;
   std::array<std::vector<bool>, 4> as_written_;            // per layout: whether it is the operand's written one
   std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, per pair of layouts; empty: not yet found

@@ -32,7 +32,7 @@ void list_all(ConfigGroups& groups, const std::vector<TensorDomain>& domains, co
   collector.finish();
 }
 
-// The size of a population of which `drawn` members were drawn at random, if this share of the draws was new. The share
+// Estimates the size of a population from `drawn` random draws, of which this share gave a new member. The share
 // is (1 - exp(-x)) / x, where x is `drawn` divided by the size.
 double population(double drawn, double share_of_new) {
   double low = 0;

@@ -38,7 +38,7 @@ def f(x: float32[T, E], w: float32[E, 3 * E]):
             "result_1[T, E] = multiply(qkv[T, at 2, E], 2)\n");
 }
 
-// Grouped heads: the axis is split into heads, of which each section has some.
+// Grouped heads: the axis is split into heads, and each section has some of them.
 TEST(SplitAxes, SectionsMayBeOfDifferentLengths) {
   EXPECT_EQ(operators_of(R"(
 T = 5

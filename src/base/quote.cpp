@@ -72,6 +72,16 @@ std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
 
 std::string printable_line(std::string_view text) { return escaped(text, ""); }
 
+std::string without_controls(std::string_view text, char replacement) {
+  std::string made;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const bool c1 = begins_c1(text, at);
+    if (c1) ++at;
+    made += c1 || is_control(static_cast<unsigned char>(text[at])) ? replacement : text[at];
+  }
+  return made;
+}
+
 std::string indented(std::string_view text) {
   std::string made;
   for (const char c : text) made += c == '\n' ? "\n    " : std::string(1, c);

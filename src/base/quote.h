@@ -12,6 +12,9 @@ std::string printable(std::string_view text);
 // The same on one line: line ends and tabs are escapes, too.
 std::string printable_line(std::string_view text);
 
+// The same for tables and excerpts, whose columns must stay: each control character becomes one `replacement`.
+std::string without_controls(std::string_view text, char replacement);
+
 // Indents all lines but the first one: a line end in a name must not look like the end of a message.
 std::string indented(std::string_view text);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/directories.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/compiler.h"
@@ -162,14 +163,12 @@ Finding device(const GpuReport& report) {
 
 // Texts come from libraries and users: replaces control characters and invalid UTF-8.
 std::string printable_text(std::string text) {
-  constexpr unsigned char kLastAscii = 0x7e;
+  constexpr unsigned char kLastAscii = 0x7f;
   const bool readable = valid_utf8_prefix(text) == text.size();
   for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == kLastAscii + 1) c = ' ';
-    if (byte > kLastAscii + 1 && !readable) c = '?';
+    if (static_cast<unsigned char>(c) > kLastAscii && !readable) c = '?';
   }
-  return text;
+  return without_controls(text, ' ');
 }
 
 std::string as_text(const std::vector<Finding>& findings) {

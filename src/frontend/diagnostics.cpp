@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/quote.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -19,7 +20,7 @@ int characters_in(std::string_view text) {
 }
 
 // Quoted text may contain control characters or half of a UTF-8 character: neither may reach a terminal.
-std::string printable(std::string_view text) {
+std::string harmless(std::string_view text) {
   std::string result;
   while (!text.empty()) {
     const size_t valid = valid_utf8_prefix(text);
@@ -30,9 +31,7 @@ std::string printable(std::string_view text) {
     text.remove_prefix(1);
     while (!text.empty() && continues_character(text.front())) text.remove_prefix(1);
   }
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
-  return result;
+  return without_controls(result, ' ');
 }
 
 }  // namespace
@@ -41,8 +40,8 @@ void Diagnostics::report(std::string_view message, std::string_view remedy) {
   if (full()) return;
   Diagnostic diagnostic;
   diagnostic.file = file_;
-  diagnostic.message = printable(message);
-  diagnostic.remedy = printable(remedy);
+  diagnostic.message = harmless(message);
+  diagnostic.remedy = harmless(remedy);
   diagnostics_.push_back(std::move(diagnostic));
 }
 
@@ -65,14 +64,14 @@ Diagnostic Diagnostics::located(SourceLocation location, std::string_view messag
   diagnostic.line =
       static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin), '\n')) + 1;
   diagnostic.column = characters_in(text_.substr(begin, offset - begin)) + 1;
-  diagnostic.message = printable(message);
-  diagnostic.remedy = printable(remedy);
+  diagnostic.message = harmless(message);
+  diagnostic.remedy = harmless(remedy);
 
   size_t from = offset - begin > kBefore ? offset - kBefore : begin;
   size_t to = end - offset > kAfter ? offset + kAfter : end;
   while (from < offset && continues_character(text_[from])) ++from;
   while (to > offset && to < text_.size() && continues_character(text_[to])) --to;
-  diagnostic.excerpt = printable(text_.substr(from, to - from));
+  diagnostic.excerpt = harmless(text_.substr(from, to - from));
   diagnostic.caret = characters_in(text_.substr(from, offset - from));
   while (diagnostic.excerpt.ends_with(' ') && characters_in(diagnostic.excerpt) > diagnostic.caret)
     diagnostic.excerpt.pop_back();

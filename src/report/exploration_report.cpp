@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "report/json_text.h"
 #include "report/table.h"
@@ -125,7 +126,8 @@ std::string exploration_text(const Measurements& measurements, const Exploration
   }
   std::string text = concat(table.text(width), "\n", wrapped(exploration_line(exploration), {width, "", "  "}));
   text += wrapped(certificate_line(exploration), {width, "", "  "});
-  if (!exploration.first_failure.empty()) text += concat("the first that failed: ", exploration.first_failure, "\n");
+  if (!exploration.first_failure.empty())
+    text += concat("the first that failed: ", indented(printable(exploration.first_failure)), "\n");
   if (const std::vector<double>& spreads = exploration.timing_class_spreads; !spreads.empty()) {
     const auto percent = [&](size_t place) { return concat(fixed(100 * (spreads[place] - 1), 1), " %"); };
     text +=

@@ -140,7 +140,7 @@ std::string optimize_text(const StepPlan& plan, const Selection& selection, cons
   if (made.exploration.certificate && made.exploration.certificate->is_certified())
     line("proof", certificate_line(made.exploration));
   if (!made.exploration.first_failure.empty())
-    line("", concat("the first that failed: ", made.exploration.first_failure));
+    line("", concat("the first that failed: ", printable_line(made.exploration.first_failure)));
   line("selected", selected_line(selection, made));
   line("planned", "arena of " + arena_text(plan));
   line("checked", check_line(plan, made));

@@ -16,6 +16,12 @@ TEST(Quote, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("\xc2"), "\xc2");
 }
 
+TEST(Quote, ControlCharactersBecomeOneCharacter) {
+  EXPECT_EQ(without_controls("a\x1b[31mb\nc\td", '?'), "a?[31mb?c?d");
+  EXPECT_EQ(without_controls("\x7f\xc2\x9b|\xc2\x80", ' '), "  | ");
+  EXPECT_EQ(without_controls("µ · →\xc2", '?'), "µ · →\xc2");
+}
+
 TEST(Quote, WordsForTheShell) {
   EXPECT_EQ(shell_word("models/bert_encoder.py"), "models/bert_encoder.py");
   EXPECT_EQ(shell_word("my plan"), "'my plan'");

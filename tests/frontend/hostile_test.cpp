@@ -247,6 +247,14 @@ TEST(Hostile, ControlCharactersDoNotReachTheMessage) {
     ASSERT_FALSE(graph);
     EXPECT_EQ(to_string(graph.error()).find('\x1B'), std::string::npos) << to_string(graph.error());
   }
+  for (const std::string& text : {returning("y \"\u009B31m\""), returning("np.einsum(\"\u009B31m->\", x)"),
+                                  "SIZES = {\"\u009B31m\": {\"A\": 1}}\nA = 1\n" + returning("x")}) {
+    ProgramOptions options;
+    options.sizes = {"A=1", "missing"};
+    const Result<Graph> graph = parse_program(text, options);
+    ASSERT_FALSE(graph);
+    EXPECT_EQ(to_string(graph.error()).find("\u009B"), std::string::npos) << to_string(graph.error());
+  }
   for (const std::string& text : {returning("np.einsum(\"i\u00E9\", x[None, :, None])"),
                                   returning("np.einsum(\"i" + repeated("\u20AC", 60) + "\", x)"),
                                   returning("x \"" + repeated("\u20AC", 60) + "\"")}) {

@@ -1,6 +1,7 @@
 // The document for a terminal.
 #include <algorithm>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "report/html/document.h"
 #include "report/html/svg.h"
@@ -13,18 +14,8 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr size_t kSlowest = 8;
 
-// Names may contain anything: no control character reaches the terminal.
-std::string harmless(std::string_view text) {
-  std::string made;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    made += byte < 0x20 || byte == 0x7F ? '?' : c;
-  }
-  return made;
-}
-
 std::string lines_of(std::string_view text, const std::string& indent) {
-  return wrapped(harmless(text), {kColumns, indent, indent});
+  return wrapped(without_controls(text, '?'), {kColumns, indent, indent});
 }
 
 const DataTable* launches_of(const Document& document) {
@@ -53,7 +44,7 @@ std::string slowest(const DataTable& launches) {
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::left});
   table.row({"slowest launches", "pass", "time", "speed-up", "MUE %", "limited by"});
   for (const std::vector<Cell>* row : rows) {
-    const auto text = [&](const char* key) { return harmless((*row)[column_of(launches, key)].text); };
+    const auto text = [&](const char* key) { return without_controls((*row)[column_of(launches, key)].text, '?'); };
     table.row(
         {shortened(text("launch"), 34), text("pass"), text("seconds"), text("speed_up"), text("mue"), text("limit")});
   }
@@ -66,7 +57,8 @@ std::string document_text(const Document& document, bool colours) {
   const std::string strong = colours ? "\033[1m" : "";
   const std::string good = colours ? "\033[32m" : "";
   const std::string plain = colours ? "\033[0m" : "";
-  std::string text = concat(strong, harmless(document.title), plain, "\n", lines_of(document.subtitle, ""), "\n");
+  std::string text =
+      concat(strong, without_controls(document.title, '?'), plain, "\n", lines_of(document.subtitle, ""), "\n");
   for (const Fact& fact : document.facts) {
     const std::string arrow = fact.before.empty() ? fact.after : concat(fact.before, " → ", fact.after);
     text += concat(good, arrow, plain, "  ", fact.title, "\n");

@@ -1,5 +1,7 @@
 #include "driver/given_tensors.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -61,6 +63,14 @@ Result<Done> check_names(const TrainingGraph& training) {
 
 namespace {
 
+// Whether an element of this type can have the value. All numbers but zero are true.
+bool can_be(DType dtype, double value) {
+  if (is_floating(dtype)) return true;
+  if (!is_integer(dtype)) return !std::isnan(value);
+  const double end = std::ldexp(1.0, static_cast<int>(8 * bytes_of(dtype)) - 1);
+  return value == std::floor(value) && value >= -end && value < end;
+}
+
 Result<Done> take_from_file(const std::string& path, const Graph& graph, const std::vector<Given>& given,
                             Values<double>& values) {
   Result<std::vector<StoredTensor>> stored = read_safetensors(path);
@@ -83,11 +93,18 @@ Result<Done> take_from_file(const std::string& path, const Graph& graph, const s
         complain(concat("argument '", wanted.name, "' is missing"), concat("its shape is ", shown(shape)));
       continue;
     }
+    const DType dtype = graph.tensor(wanted.tensor).dtype;
+    std::vector<double>& elements = found->second->values;
+    const auto wrong =
+        std::find_if(elements.begin(), elements.end(), [&](double value) { return !can_be(dtype, value); });
     if (found->second->shape != shape) {
       complain(concat("'", wanted.name, "' has shape ", shown(found->second->shape)),
                concat("the program needs ", shown(shape)));
+    } else if (wrong != elements.end()) {
+      complain(concat("'", wanted.name, "' is ", name_of(dtype), ", but has the element ", *wrong),
+               is_integer(dtype) ? "give whole numbers that fit into its type" : "give true and false, or 1 and 0");
     } else {
-      values[wanted.tensor.at()] = std::move(found->second->values);
+      values[wanted.tensor.at()] = std::move(elements);
     }
     by_name.erase(found);
   }

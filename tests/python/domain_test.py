@@ -54,3 +54,19 @@ class DomainTest(CommandTest):
         message = self.fails(WRONG_USAGE, "optimize", "log.py", "--in", "in.safetensors")
         self.assertIn("'x' has shape [4, 5]", message)
         self.assertFalse((self.folder / "log.plan").exists())
+
+    def test_elements_that_the_type_cannot_have_are_refused(self) -> None:
+        """Each engine would convert them in its own way, and a right plan would be called wrong."""
+        given = {"x": np.ones((4, 6)), "m": np.ones((4, 6)), "keep": np.full((4, 6), np.nan)}
+        safetensors_io.write(self.folder / "in.safetensors", given)
+        for command in ("run", "optimize"):
+            message = self.fails(WRONG_USAGE, command, "hidden.py", "--in", "in.safetensors")
+            self.assertIn("'keep' is bool, but has the element nan", message)
+        (self.folder / "step.py").write_text(
+            "def step(x: float32[2], t: int32[2]):\n    return np.where(t > 0, x, -x)\n")
+        for wrong in (1.5, np.nan, np.inf, 2.0**31, -(2.0**31) - 1):
+            safetensors_io.write(self.folder / "in.safetensors", {"x": np.ones(2), "t": np.array([1, wrong])})
+            message = self.fails(WRONG_USAGE, "run", "step.py", "--in", "in.safetensors")
+            self.assertIn("'t' is int32, but has the element ", message)
+        safetensors_io.write(self.folder / "in.safetensors", {"x": np.ones(2), "t": np.array([2.0**31 - 1, -(2.0**31)])})
+        self.succeed("run", "step.py", "--in", "in.safetensors")

@@ -44,10 +44,6 @@ class AttentionTasks {
   Walk walk_of(TensorId tensor, const AttentionAxes& axes, size_t row, size_t column, int row_axis,
                int column_axis) const;
   Walk walk_of(Attention::Operand operand) const;
-  template <class List>
-  static size_t position_in(const List& list, TensorId tensor) {
-    return position_in(list, tensor);
-  }
   static Placed placed(const GpuMemory& values, Walk walk);
   Placed input(Attention::Operand operand) const;
   // A temporary along the chunk and these indices.

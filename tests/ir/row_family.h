@@ -49,6 +49,10 @@ inline std::string lines(const std::string& qq, const std::string& kk) {
   return "    qq = " + qq + "\n    kk = " + kk + "\n";
 }
 
+// The fewest queries with which the attention can compute its rows: with one, the kernels of pairs have no index of the
+// queries, so it is not recognized.
+inline int fewest_rows(const NamedAttention& one) { return one.name == "pairs of neighbours" ? 2 : 1; }
+
 inline std::vector<NamedAttention> row_family() {
   std::vector<NamedAttention> made = {
       attention_of_rows("halves swapped", kAngles, lines(halves("q"), halves("k"))),

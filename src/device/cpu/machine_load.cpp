@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "device/cpu/cpu_info.h"
 
@@ -16,7 +15,7 @@ namespace {
 constexpr double kShortest = 0.05;    // seconds between readings: the kernel counts in ticks of 10 ms
 constexpr double kNoticeable = 0.25;  // cores
 
-double busy_now() { return busy_seconds(system_text("/proc/stat"), static_cast<double>(sysconf(_SC_CLK_TCK))); }
+double kernel_ticks() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
@@ -47,13 +46,11 @@ int64_t available_memory_in(std::string_view meminfo) {
   return 0;
 }
 
-LoadMeter::LoadMeter() : busy_(busy_now()), ours_(own_seconds()), begin_(now()) {}
+LoadMeter::LoadMeter() : begin_(core_seconds(system_text("/proc/stat"), kernel_ticks())), ours_(own_seconds()) {}
 
 std::optional<double> LoadMeter::others_cores() const {
-  const double passed = now() - begin_;
-  if (busy_ < 0 || passed < kShortest) return std::nullopt;
-  const double others = (busy_now() - busy_) - (own_seconds() - ours_);
-  return std::max(0.0, others / passed);
+  const std::string stat = system_text("/proc/stat");
+  return millrace::others_cores(begin_, core_seconds(stat, kernel_ticks()), own_seconds() - ours_, cores_in(stat));
 }
 
 std::string load_average() {
@@ -71,7 +68,7 @@ std::string disturbance(std::optional<double> others_cores, int threads) {
                 " are too long and vary");
 }
 
-double busy_seconds(std::string_view stat, double ticks_per_second) {
+CoreSeconds core_seconds(std::string_view stat, double ticks_per_second) {
   std::istringstream line{std::string(stat.substr(0, stat.find('\n')))};
   std::string name;
   double user = -1;
@@ -83,8 +80,15 @@ double busy_seconds(std::string_view stat, double ticks_per_second) {
   double soft_interrupts = 0;
   double stolen = 0;
   line >> name >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >> stolen;
-  if (name != "cpu" || user < 0) return -1;
-  return (user + nice + system + interrupts + soft_interrupts + stolen) / ticks_per_second;
+  if (name != "cpu" || user < 0) return {};
+  const double busy = user + nice + system + interrupts + soft_interrupts + stolen;
+  return {busy / ticks_per_second, (busy + idle + waiting) / ticks_per_second};
+}
+
+std::optional<double> others_cores(const CoreSeconds& begin, const CoreSeconds& end, double ours, int cores) {
+  const double all = end.all - begin.all;
+  if (begin.busy < 0 || end.busy < 0 || cores <= 0 || all < kShortest * cores) return std::nullopt;
+  return std::clamp((end.busy - begin.busy - ours) / all, 0.0, 1.0) * cores;
 }
 
 int cores_in(std::string_view stat) {

@@ -9,6 +9,12 @@
 
 namespace millrace {
 
+// Seconds of all cores together since the machine started.
+struct CoreSeconds {
+  double busy = -1;  // negative: unknown
+  double all = 0;    // busy or idle
+};
+
 // The cores that other processes use, between two readings.
 class LoadMeter {
  public:
@@ -18,9 +24,8 @@ class LoadMeter {
   std::optional<double> others_cores() const;
 
  private:
-  double busy_;   // seconds of all cores since the machine started; negative: unknown
-  double ours_;   // of this process
-  double begin_;  // by base/clock.h
+  CoreSeconds begin_;
+  double ours_;  // of this process
 };
 
 // "2.13": the load average of the last minute; empty if it is unknown.
@@ -40,8 +45,12 @@ int64_t available_memory();
 // From the text of /proc/meminfo; 0 if it has no such line.
 int64_t available_memory_in(std::string_view meminfo);
 
-// Seconds in which the cores were not idle, from the text of /proc/stat; negative if it has no such line.
-double busy_seconds(std::string_view stat, double ticks_per_second);
+// From the text of /proc/stat.
+CoreSeconds core_seconds(std::string_view stat, double ticks_per_second);
+// How many of the cores others used between two readings, in which we used `ours` seconds; nothing if that is unknown.
+// Both times of a reading come from one text: by our own clock the busy cores could be more than there are, since on a
+// busy machine we may wait between reading the clock and reading the text.
+std::optional<double> others_cores(const CoreSeconds& begin, const CoreSeconds& end, double ours, int cores);
 // Cores in the text of /proc/stat.
 int cores_in(std::string_view stat);
 

@@ -14,9 +14,21 @@ constexpr const char* kStat =
     "intr 12345\n";
 
 TEST(MachineLoad, CountsWhatIsNotIdle) {
-  EXPECT_DOUBLE_EQ(busy_seconds(kStat, 100), 1.71);
-  EXPECT_LT(busy_seconds("", 100), 0);
-  EXPECT_LT(busy_seconds("intr 5\n", 100), 0);
+  EXPECT_DOUBLE_EQ(core_seconds(kStat, 100).busy, 1.71);
+  EXPECT_DOUBLE_EQ(core_seconds(kStat, 100).all, 42.21);
+  EXPECT_LT(core_seconds("", 100).busy, 0);
+  EXPECT_LT(core_seconds("intr 5\n", 100).busy, 0);
+}
+
+// A message said that others used 4.4 of 2 cores: this process had waited between reading its clock and the load.
+TEST(MachineLoad, OthersUseNoMoreThanThereIs) {
+  const CoreSeconds begin{100, 1000};
+  EXPECT_DOUBLE_EQ(others_cores(begin, {102, 1004}, 0.5, 2).value_or(-1), 0.75) << "two seconds, 1.5 of others' work";
+  EXPECT_DOUBLE_EQ(others_cores(begin, {104, 1004}, 0, 2).value_or(-1), 2) << "all of it";
+  EXPECT_DOUBLE_EQ(others_cores(begin, {104.02, 1004}, 0, 2).value_or(-1), 2) << "rounded ticks";
+  EXPECT_DOUBLE_EQ(others_cores(begin, {101, 1004}, 1.01, 2).value_or(-1), 0) << "only our own";
+  EXPECT_FALSE(others_cores(begin, {100.02, 1000.02}, 0, 2)) << "less than a few ticks";
+  EXPECT_FALSE(others_cores({}, {104, 1004}, 0, 2)) << "unknown";
 }
 
 TEST(MachineLoad, ReadsTheAvailableMemory) {

@@ -171,6 +171,7 @@ class NotCoveredTest(unittest.TestCase):
         self.assertIn("integers", self.reasons(lambda x: x.long() * 2, x)["mul"])
         self.assertIn("padding row", self.reasons(lambda w, i: functional.embedding(i, w, 0), x,
                                                   torch.tensor([1]))["embedding"])
+        self.assertIn("threshold below 20", self.reasons(lambda x: functional.softplus(x, threshold=1), x)["softplus"])
 
     def test_a_change_of_an_input_in_place(self):
         def function(x):
@@ -254,6 +255,52 @@ class CapturedTest(unittest.TestCase):
                 with self.subTest(view=name, function=function.__name__):
                     self.captures(lambda x: function(x, view), torch.randn(4, 5))
 
+    def test_norms_change_their_statistics(self):
+        """The schemas of the norms say that they change nothing."""
+        def normed(x, mean, variance):
+            return functional.batch_norm(x, mean, variance, training=True)
+
+        def of_copies(x, mean, variance):
+            return functional.batch_norm(x, mean.clone(), variance * 1, training=True)
+
+        def read_before(x, mean, variance):
+            before = mean.clone()
+            return functional.batch_norm(x, mean, variance, training=True) - before
+
+        def read_after(x, mean, variance):
+            return functional.batch_norm(x, mean, variance, training=True) + mean
+
+        def twice(x, mean, variance):
+            return normed(x, mean, variance) + normed(x * 2, mean, variance)
+
+        def result_unread(x, mean, variance):
+            normed(x, mean, variance)
+            return x * 2
+
+        def evaluated(x, mean, variance):
+            return functional.batch_norm(x, mean, variance) + mean
+
+        kept = {normed, of_copies, evaluated}
+        for function in (*kept, read_before, read_after, twice, result_unread):
+            with self.subTest(function.__name__):
+                given = torch.randn(6, 4), torch.randn(4), torch.rand(4)
+                by_graph, expected = ([one.clone() for one in given] for _ in range(2))
+                try:
+                    captured = graph_of(function, *(one.clone() for one in given))
+                except Exception as error:
+                    self.assertIn("changes statistics", str(error))
+                    self.assertNotIn(function, kept)
+                    continue
+                self.assertIn(function, kept)
+                (found,) = captured.module(*self.in_order(captured, function, by_graph))
+                torch.testing.assert_close(found, function(*expected))
+                torch.testing.assert_close(by_graph, expected)
+
+    def in_order(self, captured, function, tensors) -> list[torch.Tensor]:
+        """The tensors as the graph's placeholders come."""
+        named = dict(zip(inspect.signature(function).parameters, tensors))
+        return [named[node.meta["argument"]] for node in captured.module.graph.nodes if node.op == "placeholder"]
+
     def test_transforms_of_functions(self):
         def summed(a, w):
             return (a @ w).tanh().sum()
@@ -279,6 +326,7 @@ class NamesTest(unittest.TestCase):
         for path in ("L['self']._modules['base'].layers[0].up", "L['self'].__dict__['_modules']['base'].layers[0].up"):
             node = SimpleNamespace(meta={"nn_module_stack": {"key": (path, nn.Linear)}})
             self.assertEqual(module_names.module_path(node), "base.layers.0.up")  # as peft's models have it
+        self.assertEqual(importer._identifier("Größe.x"), "gr__e_x")  # names of the language are ASCII
 
 
 class RegionsTest(unittest.TestCase):

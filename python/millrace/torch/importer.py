@@ -78,7 +78,7 @@ class _Names:
 
 
 def _identifier(path: str) -> str:
-    plain = re.sub(r"\W", "_", path).lower().strip("_")
+    plain = re.sub(r"\W", "_", path, flags=re.ASCII).lower().strip("_")
     return plain if plain[:1].isalpha() else f"x_{plain}".rstrip("_")
 
 

@@ -6,14 +6,36 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from millrace.torch.aten_writer import bound
 from millrace.torch.values import insert, value_of
 
 aten = torch.ops.aten
+_NORMS = {aten.batch_norm.default: "training", aten.instance_norm.default: "use_input_stats"}
 _SCATTERS = {aten.slice.Tensor: aten.slice_scatter.default, aten.select.int: aten.select_scatter.default}
 
 
 class NotCaptured(Exception):
     """Why a graph goes to Inductor as a whole."""
+
+
+def statistics_of(node: fx.Node) -> list[fx.Node]:
+    """The running statistics that a norm changes in place in training. Its schema does not say so."""
+    if node.target not in _NORMS:
+        return []
+    given = bound(node)
+    if not getattr(given, _NORMS[node.target]):
+        return []
+    return [one for one in (given.running_mean, given.running_var) if isinstance(one, fx.Node)]
+
+
+def require_own_statistics(node: fx.Node) -> None:
+    """Nothing else may read statistics that a norm changes, but what the norm itself needs: pieces of a graph keep the
+    order of values, not that of changes."""
+    changed = statistics_of(node)
+    if changed and not node.users:
+        raise NotCaptured(f"{node.target} changes statistics, and nothing reads its result")
+    if any(user is not node and user not in node.all_input_nodes for one in changed for user in one.users):
+        raise NotCaptured(f"{node.target} changes statistics in place that others read")
 
 
 def make_functional(node: fx.Node) -> None:

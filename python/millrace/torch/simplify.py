@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from millrace.torch.attention_forms import simplify_attention
-from millrace.torch.in_place import make_functional
+from millrace.torch.in_place import make_functional, require_own_statistics, statistics_of
 from millrace.torch.values import insert, requires_grad, value_of
 
 aten = torch.ops.aten
@@ -29,6 +29,7 @@ def simplify(module: fx.GraphModule) -> None:
     _remove_modes(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            require_own_statistics(node)
             make_functional(node)
     _note_gradients(graph)
     for node in list(graph.nodes):
@@ -126,6 +127,8 @@ def _skip_identity(node: fx.Node) -> None:
     source = operands[0] if operands else None
     if source is None or not _is_identity(node, source):
         return
+    if any(node in statistics_of(user) for user in node.users):
+        return  # a copy, so that the source stays as it is
     if source.op != "call_function" and any(user.op == "output" for user in node.users):
         return
     node.replace_all_uses_with(source)

@@ -8,8 +8,12 @@ import copy
 import io
 import os
 import tempfile
+import threading
+import time
 import unittest
 import unittest.mock
+from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -289,6 +293,48 @@ class CompileBackendTest(TorchTest):
         torch._dynamo.reset()
         with self.assertRaisesRegex(Exception, "has no option 'bugdet'"):
             torch.compile(model, backend="millrace", options={"bugdet": "1s"})(*self.inputs)
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "has no mode 'max-autotune': for a CUDA graph use"):
+            torch.compile(model, backend="millrace", mode="max-autotune")(*self.inputs)
+
+    def test_threads_that_come_together_choose_once(self):
+        def choose(region, tensors):
+            chosen.append(region.name)
+            time.sleep(0.3)  # the others come
+            return regions.Choice(None, "of the test")
+
+        chosen, results = [], []
+        region = regions.Region("layer", SimpleNamespace(draws=False), Path(), nn.Identity(), regions.Options())
+        region.inductor = lambda x: (x * 2,)
+        threads = [threading.Thread(target=lambda: results.append(region(torch.ones(3)))) for _ in range(3)]
+        with unittest.mock.patch.object(regions, "choose", choose):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(chosen, ["layer"])
+        self.assertEqual([one.tolist() for (one,) in results], [[2.0] * 3] * 3)
+
+    def test_the_rest_is_compiled_for_each_layout(self):
+        """Code of Inductor asserts the strides of its operands. A plan's results are contiguous, those of Inductor's
+        code for the same region may not be."""
+        compiled = []
+
+        def compile_for(module, tensors):
+            strides = [one.stride() for one in tensors]
+            compiled.append(strides)
+
+            def call(*given):
+                self.assertEqual([one.stride() for one in given], strides)
+                return module(*given)
+
+            return call
+
+        rest, x = regions.Rest(nn.Sigmoid()), torch.randn(3, 4)
+        with unittest.mock.patch.object(torch._inductor, "compile", compile_for):
+            for given in (x, x.t().contiguous().t(), x):
+                self.assertTrue(torch.equal(rest(given), x.sigmoid()))
+        self.assertEqual(compiled, [[(4, 1)], [(1, 3)]])
 
 
 if __name__ == "__main__":

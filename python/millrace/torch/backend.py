@@ -18,7 +18,7 @@ from millrace.torch.capture import Captured, capture
 from millrace.torch.importer import Program, import_region
 from millrace.torch.in_place import NotCaptured
 from millrace.torch.partition import Partition, Piece, partition
-from millrace.torch.regions import Options, Region, Rest, say
+from millrace.torch.regions import PREPARING, Options, Region, Rest, say
 from millrace.torch.stitched import piece_module, stitch
 
 NAME = "millrace"
@@ -44,10 +44,13 @@ class _Task(NamedTuple):
     layer: str  # the layer's name if the graph is one layer; "" if it is a model
 
 
-def compile_graph(graph: fx.GraphModule, inputs: list, *, options: dict | None = None,
+def compile_graph(graph: fx.GraphModule, inputs: list, *, options: dict | None = None, mode: str | None = None,
                   listener: Listener = lambda compiled: None, layer: str = "") -> Callable:
-    """The backend. `inputs`: tensors, and sizes if shapes are dynamic; `layer`: the name if the graph is one layer,
-    which becomes one region."""
+    """The backend. `inputs`: tensors, and sizes if shapes are dynamic; `mode`: what a user gave torch.compile for
+    Inductor; `layer`: the name if the graph is one layer, which becomes one region."""
+    if mode is not None:
+        raise ValueError(f"backend 'millrace' has no mode {mode!r}: for a CUDA graph use millrace.torch.TrainingStep, "
+                         'for faster plans options={"budget": "60s"}')
     task = _Task(Options.of(options), listener, layer)
     if any(not isinstance(x, torch.Tensor) or any(isinstance(n, torch.SymInt) for n in x.shape) for x in inputs):
         return _Shapes(graph, task)
@@ -93,11 +96,11 @@ class _Shapes:
 
     def __call__(self, *inputs):
         key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in inputs)
-        if key not in self._known and len(self._known) == _MOST_SHAPES:
-            return self._by_inductor(*inputs)
         if key not in self._known:
-            self._known[key] = _compile(self._graph, list(inputs), self._task)
-        return self._known[key](*inputs)
+            with PREPARING:
+                if key not in self._known and len(self._known) < _MOST_SHAPES:
+                    self._known[key] = _compile(self._graph, list(inputs), self._task)
+        return self._known.get(key, self._by_inductor)(*inputs)
 
     def _by_inductor(self, *inputs):
         if self._any_shape is None:

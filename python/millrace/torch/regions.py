@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import torch
 import torch._inductor
@@ -22,6 +23,7 @@ from millrace.torch.importer import Program
 _ROUNDS = 5  # of measuring a plan and Inductor in turns
 _STEPS_OF_A_BLOCK = 10
 _SECONDS = 2.0  # for all rounds, after the first
+PREPARING = threading.RLock()  # one thread at a time compiles and measures
 
 
 class Choice(NamedTuple):
@@ -52,16 +54,25 @@ class Options(NamedTuple):
 
 
 class Rest:
-    """A piece that Inductor compiles at its first call."""
+    """A piece that Inductor compiles at its first call, and again for other strides: the region before it has returned
+    contiguous tensors since a plan runs it."""
 
     def __init__(self, module: fx.GraphModule):
         self._module = module
-        self._compiled = None
+        self._compiled: dict[tuple, Callable] = {}
 
     def __call__(self, *tensors):
-        if self._compiled is None:
-            self._compiled = torch._inductor.compile(self._module, list(tensors))
-        return self._compiled(*tensors)
+        strides = tuple([one.stride() for one in tensors])
+        compiled = self._compiled.get(strides)
+        if compiled is None:
+            compiled = self._compile(strides, tensors)
+        return compiled(*tensors)
+
+    def _compile(self, strides: tuple, tensors: tuple[torch.Tensor, ...]) -> Callable:
+        with PREPARING:
+            if strides not in self._compiled:
+                self._compiled[strides] = torch._inductor.compile(self._module, list(tensors))
+            return self._compiled[strides]
 
 
 class Region:
@@ -77,7 +88,9 @@ class Region:
 
     def __call__(self, *tensors):
         if self._validity != plans.validity():
-            self._choose(tensors)
+            with PREPARING:
+                if self._validity != plans.validity():
+                    self._choose(tensors)
         if torch.autograd.profiler._is_profiler_enabled:
             with torch.profiler.record_function(f"millrace: {self.name}"):
                 return self._run(tensors)
@@ -90,9 +103,10 @@ class Region:
         return operator.run_call(self._call, [one.contiguous() for one in tensors], [], random)
 
     def _choose(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        validity = plans.validity()
         self.choice = choose(self, tensors)
-        self._validity = plans.validity()
         self._call = None if self.choice.plan is None else call_of(self.choice.plan, tensors)
+        self._validity = validity  # last: from now on other threads run the choice
 
     def find_plan(self, where: plans.Where) -> str:
         """The folder of the region's plan, which is made if there is none."""

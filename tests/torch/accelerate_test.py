@@ -64,7 +64,7 @@ class AccelerateTest(TorchTest):
         self.assertEqual(millrace.torch.accelerate(model), report, "the same when asked again")
 
     def test_budgets_are_checked_at_once(self):
-        for wrong in ("banana", "5 parsecs", "-3s", "", 60):
+        for wrong in ("banana", "5 parsecs", "-3s", "", 60, "\uff11s", "9" * 400 + "s", "5s\n"):
             with self.assertRaisesRegex(ValueError, "'90s', '5m' or '1h'"):
                 millrace.torch.set_budget(wrong)
         with self.assertRaisesRegex(ValueError, "banana"), millrace.torch.explore("banana"):

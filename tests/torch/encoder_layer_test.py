@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import threading
@@ -368,6 +369,18 @@ class FallbackTest(TorchTest):
             with self.assertRaises(RuntimeError):
                 ours(torch.randn(3, 5, 8, dtype=DOUBLE))  # raised by PyTorch
         self.assertIn("the input is torch.float64", str(caught[0].message))
+
+    def test_tensors_that_no_plan_takes_after_one_that_it_took(self):
+        ours, _ = pair(8, 2, 12, dropout=0.0, batch_first=True)
+        x = torch.randn(3, 5, 8)
+        ours(x)
+        ours(x)  # without the full checks
+        for other, why in ((x.to("meta"), "is on meta; plans run on the CPU"), (x.to_sparse(), "is torch.sparse_coo")):
+            with self.subTest(why), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with contextlib.suppress(RuntimeError, NotImplementedError, AssertionError):  # of PyTorch's own code
+                    ours(other)
+                self.assertIn(why, millrace.torch.plan_of(ours).why_not)
 
     def test_no_plan_for_other_devices(self):
         layer = millrace.torch.TransformerEncoderLayer(8, 2, 12, batch_first=True, device="meta")

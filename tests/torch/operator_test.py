@@ -203,6 +203,10 @@ class ProgramTest(SmallProgram):
             ((x.to("meta"), w, b, mask), "small.py: x is on meta; plans run on the CPU"),
             ((x, w, b.to("meta"), mask), "small.py: b is on meta"),
             ((x[:0], w, b, mask), r"small.py: x is \[0, 4\], which is empty"),
+            ((x.to_sparse(), w, b, mask), r"small.py: x is torch.sparse_coo; plans take dense tensors: x.to_dense\(\)"),
+            ((x, w, b.to_sparse(), mask), "small.py: b is torch.sparse_coo"),
+            ((x[0], w, b, mask), r"small.py: x is \[4\]"),
+            ((x, w[:4], b, mask), r"small.py: b is \[5\] where O is 4"),
             ((x, w.float(), b, mask), r"small.py: w is torch.float32 and x is torch.float64.*w.to\(torch.float64\)"),
         ):
             with self.assertRaisesRegex(ValueError, what):

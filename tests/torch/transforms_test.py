@@ -59,6 +59,10 @@ class TransformsTest(TorchTest):
         self.assert_same(lambda f: func.vmap(func.vmap(f, in_dims=(0, None)), in_dims=(0, None)),
                          torch.stack([self.many, self.many + 1]), self.w)
 
+    def test_vmap_over_nothing(self):
+        with self.assertRaisesRegex(ValueError, "millrace: vmap .* skip empty batches"):
+            func.vmap(self.ours, in_dims=(0, None))(self.many[:0], self.w)
+
     def test_gradients_of_each_example(self):
         of_one = lambda f: func.grad(lambda x, w: f(x, w).square().sum(), argnums=1)  # noqa: E731
         self.assert_same(lambda f: func.vmap(of_one(f), in_dims=(0, None)), self.many, self.w)

@@ -50,6 +50,8 @@ def working_dtype(x: torch.Tensor) -> torch.dtype:
 def why_not_tensor(x: torch.Tensor, name: str) -> str | None:
     if x.is_nested:
         return f"{name} is a nested tensor"
+    if x.layout != torch.strided:
+        return f"{name} is {x.layout}; plans take dense tensors"
     if x.device.type not in ("cpu", "cuda"):
         return f"{name} is on {x.device}; plans run on the CPU and on CUDA"
     if x.dtype not in DTYPE_NAMES:

@@ -98,7 +98,8 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
     def _run_again(self, src: torch.Tensor, is_causal: bool) -> torch.Tensor | None:
         """The result, or None if the call needs the full checks."""
         calls = self.__dict__.get(_CALLS)
-        if calls is None or src.is_nested:
+        # Other devices may not know autocast, and other tensors have no strides.
+        if calls is None or src.is_nested or src.layout != torch.strided or not (src.is_cpu or src.is_cuda):
             return None
         try:
             modules = self._submodules()

@@ -160,6 +160,8 @@ class _Run(torch.autograd.Function):
 
 def _one_by_one(function, info, in_dims, arguments) -> tuple[tuple, tuple]:
     """Runs a function for each element of a vmap: a plan is for one shape."""
+    if info.batch_size == 0:
+        raise ValueError("millrace: vmap runs a plan for each element, and there is none: skip empty batches")
     outcomes = []
     for k in range(info.batch_size):
         outcomes.append(function(*[value.select(dim, k).contiguous() if isinstance(dim, int) else value

@@ -16,7 +16,7 @@ from millrace import plan_cache
 from millrace._library import MillraceError
 from millrace.torch import operator
 
-_TIME = re.compile(r"\d+(\.\d*)?(s|m|min|h)?")  # as --budget
+_TIME = re.compile(r"[0-9]{1,9}(\.[0-9]*)?(s|m|min|h)?")  # as --budget
 _INNER = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, plan_cache))
 _RAN = "_millrace_ran"  # attribute of a layer
 _budget: str | None = None

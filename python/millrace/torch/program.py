@@ -83,6 +83,10 @@ class Program:
             if other.device.type not in ("cpu", "cuda"):
                 raise ValueError(f"{self.path.name}: {argument.name} is on {other.device}; plans run on the CPU and on "
                                  "CUDA: create it there, or move it with .to()")
+            if other.layout != torch.strided or other.is_nested:
+                kind = "nested" if other.is_nested else str(other.layout)
+                raise ValueError(f"{self.path.name}: {argument.name} is {kind}; plans take dense tensors: "
+                                 f"{argument.name}.{'to_padded_tensor(0)' if other.is_nested else 'to_dense()'}")
             if other.device != tensor.device:
                 raise ValueError(f"{self.path.name}: {argument.name} is on {other.device} and {first.name} on "
                                  f"{tensor.device}; move one with .to()")
@@ -106,14 +110,16 @@ class Program:
         sizes = dict(self.sizes)
         for argument, tensor in given:
             if tensor.dim() != len(argument.dims):
-                raise ValueError(f"{argument.name} is {list(tensor.shape)} where the program has {argument.dims}")
+                raise ValueError(f"{self.path.name}: {argument.name} is {list(tensor.shape)} where the program has "
+                                 f"{argument.dims}")
             if tensor.numel() == 0:
                 raise ValueError(f"{self.path.name}: {argument.name} is {list(tensor.shape)}, which is empty; a plan "
                                  "needs at least one element: skip empty batches")
             for size, extent in zip(argument.dims, map(coverage.fixed, tensor.shape)):
                 expected = sizes.setdefault(size, extent) if isinstance(size, str) else size
                 if expected is not None and expected != extent:
-                    raise ValueError(f"{argument.name} is {list(tensor.shape)} where {size} is {expected}")
+                    raise ValueError(f"{self.path.name}: {argument.name} is {list(tensor.shape)} where {size} is "
+                                     f"{expected}")
         return tuple(sizes.items())
 
 

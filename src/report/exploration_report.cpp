@@ -1,7 +1,9 @@
 #include "report/exploration_report.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/quote.h"
 #include "base/text.h"
@@ -109,20 +111,35 @@ std::string certificate_line(const Exploration& exploration) {
                 shown_seconds(certificate.lower_bound));
 }
 
+namespace {
+
+// How many candidates of a partition were tried, and the times of those that are correct: ~ marks an estimate, which a
+// partition has if none of them was timed.
+std::vector<std::string> partition_row(const MeasuredPartition& partition, const std::vector<TriedCandidate>& tried,
+                                       const CandidateWords& words) {
+  const std::string count = with_commas(static_cast<double>(tried.size()));
+  const auto fastest =
+      std::min_element(partition.candidates.begin(), partition.candidates.end(),
+                       [](const MeasuredCandidate& l, const MeasuredCandidate& r) { return l.seconds < r.seconds; });
+  if (fastest == partition.candidates.end()) return {partition.name, count, "", "", ""};
+  double slowest = 0;
+  for (const TriedCandidate& candidate : tried) slowest = std::max(slowest, candidate.seconds);
+  return {partition.name, count, concat(slowest > 0 ? "" : "~", shown_seconds(fastest->seconds)),
+          slowest > 0 ? shown_seconds(slowest) : "", words.of(partition.name, fastest->candidate)};
+}
+
+}  // namespace
+
 std::string exploration_text(const Measurements& measurements, const Exploration& exploration,
                              const CandidateWords& words, size_t width) {
+  std::map<std::string_view, const TriedPartition*> tried;
+  for (const TriedPartition& partition : exploration.partitions) tried[partition.name] = &partition;
   Table table({Align::left, Align::right, Align::right, Align::right, Align::left});
-  table.row({"partition", "candidates", "fastest", "slowest", "fastest candidate"});
+  table.row({"partition", "tried", "fastest", "slowest", "fastest candidate"});
   for (const MeasuredPartition& partition : measurements.partitions) {
-    if (partition.candidates.empty()) {
-      table.row({partition.name, "0", "", "", ""});
-      continue;
-    }
-    const auto [low, high] = std::minmax_element(
-        partition.candidates.begin(), partition.candidates.end(),
-        [](const MeasuredCandidate& l, const MeasuredCandidate& r) { return l.seconds < r.seconds; });
-    table.row({partition.name, concat(partition.candidates.size()), shown_seconds(low->seconds),
-               shown_seconds(high->seconds), words.of(partition.name, low->candidate)});
+    const auto found = tried.find(partition.name);
+    table.row(
+        partition_row(partition, found == tried.end() ? std::vector<TriedCandidate>() : found->second->tried, words));
   }
   std::string text = concat(table.text(width), "\n", wrapped(exploration_line(exploration), {width, "", "  "}));
   text += wrapped(certificate_line(exploration), {width, "", "  "});

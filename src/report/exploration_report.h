@@ -1,5 +1,5 @@
 // What there was to try, what was tried, and why the rest was not.
-// Test: tests/python/optimize_test.py
+// Test: tests/report/exploration_report_test.cpp, tests/python/optimize_test.py
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -60,7 +60,8 @@ void name_lanes(const StepPlan& plan, const Target& target, std::vector<Json>& e
   int lanes = 1;
   for (const PlanLaunch& launch : plan.launches) lanes = std::max(lanes, lanes_of(target, launch));
   events.push_back(metadata("process_name", 0, {{"name", concat("millrace ", plan.program.file)}}));
-  events.push_back(metadata("process_labels", 0, {{"labels", plan.device}}));
+  // The rest of the text describes the compiler and the libraries.
+  events.push_back(metadata("process_labels", 0, {{"labels", plan.device.substr(0, plan.device.find(';'))}}));
   for (int lane = kPasses; lane < kLaunches + lanes; ++lane) {
     const std::string name = lane == kPasses ? "passes"
                              : target.gpu    ? "stream"

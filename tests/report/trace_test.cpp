@@ -59,6 +59,16 @@ TEST(Trace, HasALanePerThreadOrAStream) {
   EXPECT_EQ(names_in(json), (std::vector<std::string>{"millrace layer.py", "passes", "stream"}));
 }
 
+TEST(Trace, TheProcessIsLabelledWithTheDeviceAndNotItsCompiler) {
+  StepPlan plan = threaded_plan();
+  plan.device = "cpu something, 2 threads; g++ 12; OpenBLAS";
+  const nlohmann::json json = nlohmann::json::parse(trace_json(plan, cpu_target(), {{0, 0, 0, 1}}));
+  const nlohmann::json& labels = json.at("traceEvents").at(1);
+  EXPECT_EQ(labels.at("name"), "process_labels");
+  EXPECT_EQ(labels.at("args").at("labels"), "cpu something, 2 threads");
+  EXPECT_EQ(json.at("otherData").at("device"), plan.device);
+}
+
 TEST(Trace, CountsTheBytesThatAreAlive) {
   const nlohmann::json json =
       nlohmann::json::parse(trace_json(threaded_plan(), cpu_target(), {{0, 0, 0, 1}, {0, 1, 1, 1}}));

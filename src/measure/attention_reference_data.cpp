@@ -64,10 +64,6 @@ class Heads {
  private:
   static constexpr int64_t kSlice = 1 << 18;  // elements per thread
 
-  template <class List>
-  static size_t position_in(const List& list, TensorId tensor) {
-    return position_in(list, tensor);
-  }
   std::vector<double>& input(Attention::Operand operand) {
     return reference_data_.inputs[position_in(partition_.reads, attention_.tensors[operand])];
   }

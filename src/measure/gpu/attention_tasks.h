@@ -6,7 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "base/position.h"
 #include "measure/gpu/gpu_reference.h"
 #include "measure/gpu/gpu_values.h"
 

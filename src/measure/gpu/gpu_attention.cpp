@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/position.h"
 #include "measure/attention_errors.h"
 #include "measure/gpu/attention_row_tasks.h"
 #include "measure/score_values.h"

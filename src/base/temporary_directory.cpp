@@ -1,6 +1,7 @@
 #include "base/temporary_directory.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -66,7 +67,7 @@ void remove_stale_temporaries(const std::string& parent, double seconds) {
     const std::string path = entry->path().string();
     if (!is_own_name(entry->path().filename().string())) continue;
     struct stat status {};
-    if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid()) continue;
     if (std::difftime(std::time(nullptr), status.st_mtime) > seconds) remove_all(path);
   }
 }

@@ -33,7 +33,7 @@ class TemporaryDirectory {
   std::string path_;  // empty: moved away
 };
 
-// Removes the temporary directories in `parent` that were last modified more than `seconds` ago, by killed processes.
+// Removes our temporary directories in `parent` that were last modified more than `seconds` ago, by killed processes.
 // Test: tests/driver/staged_folder_test.cpp.
 void remove_stale_temporaries(const std::string& parent, double seconds);
 

@@ -540,6 +540,28 @@ class StoppedTest(OptimizeTest):
         self.assertEqual(list(cache.glob("millrace-tmp.*")), [])
         self.assertEqual(list(temporary.iterdir()), [])
 
+    def test_folders_of_a_first_command_that_was_killed_disappear(self) -> None:
+        """Before there is a cache, probes run in the system's folder."""
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        slow = self.folder / "slow.sh"
+        slow.write_text("#!/bin/sh\ncase \"$*\" in *--version*) echo slow 1; exit ;; esac\nexec sleep 600\n")
+        slow.chmod(0o755)
+        own = {"MILLRACE_CACHE_DIR": str(self.folder / "cache"), "TMPDIR": str(temporary)}
+        process = self.start("explore", "small.py", MILLRACE_CXX=str(slow), **own)
+        for _ in range(600):
+            if list(self.folder.glob("*/millrace-tmp.*")):
+                break
+            time.sleep(0.05)
+        process.kill()
+        process.communicate(timeout=30)
+        left = list(self.folder.glob("*/millrace-tmp.*"))
+        self.assertTrue(left)
+        for folder in left:
+            os.utime(folder, (0, 0))
+        self.succeed("explore", "small.py", "--budget", "0s", **own)
+        self.assertEqual(list(self.folder.glob("*/millrace-tmp.*")), [])
+
     def test_what_a_compiler_started_ends_too(self) -> None:
         marker = self.folder / "started.pid"
         slow = self.folder / "slow.sh"

@@ -79,6 +79,7 @@ Result<std::string> version_of(std::vector<std::string> command) {
 std::string folder_for_probes() {
   constexpr double kStaleSeconds = 3600;  // no probe takes as long
   std::error_code failed;
+  remove_stale_temporaries(TemporaryDirectory::system_folder(), kStaleSeconds);  // of commands before the cache existed
   const Result<std::string> cache = find_cache_directory();
   if (cache && std::filesystem::is_directory(*cache, failed) && access(cache->c_str(), W_OK) == 0) {
     remove_stale_temporaries(*cache, kStaleSeconds);

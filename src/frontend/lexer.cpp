@@ -44,6 +44,7 @@ bool is_letter(uint32_t code) {
                       [&](const Block& block) { return code >= block.first && code <= block.last; });
 }
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // Python ignores one before a program
 constexpr size_t kMaxIndents = 100;
 constexpr size_t kMaxName = 200;
 
@@ -52,6 +53,7 @@ class Lexer {
   Lexer(std::string_view text, Diagnostics& diagnostics) : text_(text), diagnostics_(diagnostics) {}
 
   std::vector<Token> run() {
+    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     while (at_ < text_.size() && !diagnostics_.full()) {
       if (line_begins_) {
         indentation();

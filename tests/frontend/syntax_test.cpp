@@ -39,6 +39,11 @@ std::string number_of(std::string_view expression, std::string_view before = "")
   return line.starts_with(begin) ? line.substr(begin.size(), line.find(")\n") - begin.size()) : line;
 }
 
+TEST(Syntax, AByteOrderMarkIsIgnored) {
+  const std::string text = function_of("return x + y");
+  EXPECT_EQ(computed_by("\xEF\xBB\xBF" + text), computed_by(text));
+}
+
 // --- Statements ---
 
 TEST(Syntax, LoopsAreUnrolled) {

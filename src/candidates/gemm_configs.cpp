@@ -378,9 +378,10 @@ class GemmConfigs : public ConfigGroups {
   Collector* collector_ = nullptr;  // of the group that is being added
   std::array<const TensorDomain*, 4> domain_{};
   std::vector<LayoutPair> groups_;
-  std::array<std::vector<int>, 4> layouts_of_operand_;            // that its tensors allow
-  double combinations_ = 0;                                       // in each group
-  std::array<std::vector<std::vector<Chain>>, 2> chains_of_one_;  // by layout: of m if a alone limits it, of n if b alone does
+  std::array<std::vector<int>, 4> layouts_of_operand_;  // that its tensors allow
+  double combinations_ = 0;                             // in each group
+  std::array<std::vector<std::vector<Chain>>, 2>
+      chains_of_one_;  // by layout: of m if a alone limits it, of n if b alone does
   std::array<std::vector<Strides>, 4> strides_of_layouts_;
   std::array<std::vector<bool>, 4> as_written_;            // per layout: whether it is the operand's written one
   std::array<std::vector<std::vector<Chain>>, 3> chains_;  // of m, n and k, per pair of layouts; empty: not yet found

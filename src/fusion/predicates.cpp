@@ -51,9 +51,8 @@ std::vector<Predicate> find_predicates(Graph& graph) {
       inputs = {{zero, {}}, op.inputs[0]};
     }
     // Forward will compare them, and may not read everything that backward reads.
-    const bool readable = std::none_of(inputs.begin(), inputs.end(), [&](const Access& input) {
-      return takes_partial_diagonal(graph, op, input);
-    });
+    const bool readable = std::none_of(inputs.begin(), inputs.end(),
+                                       [&](const Access& input) { return takes_partial_diagonal(graph, op, input); });
     if (inputs.empty() || !readable) continue;
     std::vector<size_t>& near = comparing[inputs.back().tensor];
     const auto known = std::find_if(near.begin(), near.end(), [&](size_t number) {

@@ -81,16 +81,6 @@ int64_t workers_share_of_memory() {
 
 namespace {
 
-// Whether the program's tensors together exceed the last-level cache, so that a step reads them from memory.
-bool is_cold(const Graph& graph, const CpuInfo& cpu) {
-  double bytes = 0;
-  for (size_t k = 0; k < graph.tensors.size(); ++k) {
-    if (words_of(graph, TensorId(k)) > 0)
-      bytes += static_cast<double>(elements_of(graph, TensorId(k)) * bytes_of(graph.tensors[k].dtype));
-  }
-  return bytes > static_cast<double>(cpu.last_level_cache);
-}
-
 // Up to this many combinations, the candidates of a partition are listed and counted one by one: before measuring, and
 // for --explain.
 constexpr double kMostCombinations = 15'000;
@@ -322,14 +312,18 @@ StepProof proof_of(const Measurements& measured, const BoundedMeasurements& boun
   return proof;
 }
 
+// The machine, and in which caches trials find their tensors: what the times of a candidate depend on.
+std::string device_text(const Machine& machine, const std::string& cache_use) {
+  return concat(machine.text(), "; ", cache_use);
+}
+
 // Settings for a device with its own memory: compiling does not disturb its measurements, and products have many
 // algorithms.
 void set_for_own_memory(const Graph& graph, const Candidates& candidates, const EnumerateOptions& enumerating,
                         const Machine& machine, ExploreSettings& settings) {
   constexpr size_t kGpuBatch = 64;
   constexpr double kGpuHangSeconds = 180;  // the reference computes whole tensors
-  settings.trial.cold = true;
-  settings.trial.cache_bytes = machine.backend->gpu()->info().l2_bytes;
+  settings.trial.caches = {true, machine.backend->gpu()->info().l2_bytes, 0};
   settings.batch = kGpuBatch;
   settings.compile_ahead = true;
   settings.hang_seconds = kGpuHangSeconds;
@@ -447,11 +441,14 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   const FinishTime finishing = finish ? finish(*prepared, machine, *budget) : FinishTime{0, kBaselineGraceSeconds};
   if (settings.measure && !settings.exhaustive) settings.deadline = phases.deadline().earlier_by(finishing.reserved);
   settings.baseline_grace = finishing.grace;
-  settings.trial.cold = is_cold(prepared->training.graph, machine.cpu);
-  settings.trial.cache_bytes = machine.cpu.last_level_cache;
   const Graph& graph = prepared->training.graph;
+  settings.trial.caches = cache_use(bytes_of_tensors(graph), machine.cpu.last_level_cache);
   if (machine.target().own_memory) set_for_own_memory(graph, prepared->candidates, enumerating, machine, settings);
-  settings.device = concat(machine.text(), settings.trial.cold ? "; from memory" : "; from cache");
+  settings.device = device_text(machine, print_cache_use(settings.trial.caches));
+  if (!machine.target().own_memory) {
+    for (const std::string& use : all_cache_uses(machine.cpu.last_level_cache))
+      settings.similar_devices.push_back(device_text(machine, use));
+  }
   CandidateSources sources(graph, prepared->candidates, enumerating);
   settings.more = [&](size_t partition, size_t most) { return sources.next(partition, most); };
   settings.configs_under = [&](const Partition& partition, const std::vector<int>& layouts) {
@@ -465,8 +462,8 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
   if (settings.measure) settings.prove = proof_of;
   settings.threads = machine.threads;
   if (settings.measure && !machine.target().own_memory)
-    settings.ceilings =
-        measure_ceilings({machine.threads, settings.trial.cold ? settings.trial.cache_bytes : int64_t{0}});
+    settings.ceilings = measure_ceilings(
+        {machine.threads, settings.trial.caches.cold ? settings.trial.caches.cache_bytes : int64_t{0}});
   if (shard->count > 1)
     settings.mine = [shard = *shard](const std::string& partition, const std::string& candidate) {
       return shard.has(partition, candidate);
@@ -482,9 +479,12 @@ Result<Tuned> tune(const ExploreOptions& options, TuneProgram program, Measuring
     if (Result<Done> named = name_program(options.program, settings.device, *prepared, database); !named)
       return named.error();
   }
-  return Tuned{std::move(program),   std::move(*prepared),
-               std::move(machine),   std::move(*explored),
-               !settings.trial.cold, options.exhaustive ? std::numeric_limits<double>::infinity() : *budget,
+  return Tuned{std::move(program),
+               std::move(*prepared),
+               std::move(machine),
+               std::move(*explored),
+               !settings.trial.caches.cold,
+               options.exhaustive ? std::numeric_limits<double>::infinity() : *budget,
                prepare_seconds};
 }
 

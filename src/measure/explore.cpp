@@ -58,7 +58,7 @@ class Explorer {
         conversions_(graph, candidates, settings.conversions,
                      settings.exhaustive ? std::numeric_limits<size_t>::max() : kConversionCandidates, classes_),
         refinements_(candidates.domains, settings.refinements, mode_of(settings), classes_),
-        recall_(database, settings.device, kernels, settings.configs_under),
+        recall_(database, {settings.device, settings.similar_devices}, kernels, settings.configs_under),
         measurements_(graph, candidates, classes_, conversions_),
         background_(settings.compile_ahead ? Background::on_a_thread : Background::when_requested),
         compiler_(classes_, kernels),

@@ -64,10 +64,11 @@ struct ExploreSettings {
   // that are not tried by then get their expected time.
   Deadline deadline = Deadline::never();
   double baseline_grace = 0;
-  bool exhaustive = false;  // try every candidate, or one per timing class
-  bool measure = true;      // false: use only what the database has
-  bool assume = false;      // use the byte model's time for every baseline that was not tried
-  std::string device;       // everything about the machine that changes a time, as one text
+  bool exhaustive = false;                   // try every candidate, or one per timing class
+  bool measure = true;                       // false: use only what the database has
+  bool assume = false;                       // use the byte model's time for every baseline that was not tried
+  std::string device;                        // everything about the machine that changes a time, as one text
+  std::vector<std::string> similar_devices;  // whose measurements say something too, where this one has none
   TrialSettings trial;
   size_t batch = 24;  // candidates chosen together
   // Compile the next batches while one is measured: only where compilers do not disturb the measurement.

@@ -79,9 +79,9 @@ const LowerBounds::Demand& LowerBounds::demand_of(const Partition& partition) {
 double LowerBounds::at_ceilings(double moved, double all, double flop, int threads) const {
   const auto rate = [](double work, double ceiling) { return ceiling > 0 ? work / ceiling : 0.0; };
   double seconds = std::max(rate(flop, threads * ceilings_.flop), rate(moved, threads * ceilings_.cache_bytes));
-  if (trial_.cold) {
+  if (trial_.caches.cold) {
     const double cached =
-        2 * static_cast<double>(trial_.cache_bytes) / static_cast<double>(copies_in_turn(trial_, all));
+        2 * static_cast<double>(trial_.caches.cache_bytes) / static_cast<double>(copies_in_turn(trial_.caches, all));
     seconds = std::max(seconds, rate(std::max(0.0, moved - cached), ceilings_.memory_bytes));
   }
   return seconds / lowered_;

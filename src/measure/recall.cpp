@@ -21,12 +21,25 @@ std::string stored_name(const KernelMaker* kernels, const Trial& trial, const La
 }
 
 Result<Done> Recall::lessons(PartitionClasses& into) const {
-  const Result<std::vector<MeasurementRow>> rows = database_.latest_of(device_, kLessons);
-  if (!rows) return rows.error();
   std::vector<PartitionClasses::Learnt> learnt;
-  for (const MeasurementRow& row : *rows) {
-    const std::optional<Lesson> lesson = row.outcome == Outcome::measured ? parse_lesson(row.detail) : std::nullopt;
-    if (lesson) learnt.push_back({*lesson, row.seconds});
+  std::set<std::string> families;  // that our own device has measured
+  int64_t left = kLessons;
+  const auto take = [&](const std::string& device, const auto& is_wanted) -> Result<Done> {
+    const Result<std::vector<MeasurementRow>> rows = database_.latest_of(device, left);
+    if (!rows) return rows.error();
+    left -= static_cast<int64_t>(rows->size());
+    for (const MeasurementRow& row : *rows) {
+      const std::optional<Lesson> lesson = row.outcome == Outcome::measured ? parse_lesson(row.detail) : std::nullopt;
+      if (lesson && is_wanted(*lesson)) learnt.push_back({*lesson, row.seconds});
+    }
+    return Done{};
+  };
+  if (Result<Done> own = take(devices_.own, [](const Lesson&) { return true; }); !own) return own;
+  for (const PartitionClasses::Learnt& each : learnt) families.insert(each.lesson.family);
+  for (const std::string& device : devices_.similar) {
+    if (left <= 0 || device == devices_.own) continue;
+    const auto is_new = [&](const Lesson& lesson) { return !families.contains(lesson.family); };
+    if (Result<Done> similar = take(device, is_new); !similar) return similar;
   }
   into.learn(learnt);
   return Done{};
@@ -34,7 +47,7 @@ Result<Done> Recall::lessons(PartitionClasses& into) const {
 
 Result<Done> Recall::conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const {
   for (const EqualTensors& equal : into.equal_tensors()) {
-    const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, {equal.text});
+    const Result<std::vector<MeasurementRow>> rows = database_.all_of(devices_.own, {equal.text});
     if (!rows) return rows.error();
     for (const MeasurementRow& row : *rows) {
       const std::optional<Candidate> candidate = parse_candidate(domains, equal.partition, text_of(row));
@@ -73,7 +86,7 @@ Result<Done> Recall::outcomes(const std::vector<TensorDomain>& domains, Refineme
   for (const PartitionClass& each : into.all()) {
     if (looked_up_.insert(each.text).second) texts.push_back(each.text);
   }
-  const Result<std::vector<MeasurementRow>> rows = database_.all_of(device_, texts);
+  const Result<std::vector<MeasurementRow>> rows = database_.all_of(devices_.own, texts);
   if (!rows) return rows.error();
   std::map<std::string, RowsByText> by_partition;
   for (const MeasurementRow& row : *rows) by_partition[row.key.partition][text_of(row)] = &row;

@@ -23,15 +23,23 @@ std::string stored_name(const KernelMaker* kernels, const Trial& trial, const La
 
 class Recall {
  public:
+  struct Devices {
+    std::string own;
+    std::vector<std::string> similar;  // may include our own
+  };
   // The configs of a partition under given layouts.
   using ConfigsUnder = std::function<std::vector<Candidate>(const Partition&, const std::vector<int>& layouts)>;
 
   // All references must outlive this. `kernels` is null without a compiler, and `configs_under` if all candidates are
   // listed.
-  Recall(const Database& database, std::string device, const KernelMaker* kernels, ConfigsUnder configs_under = nullptr)
-      : database_(database), device_(std::move(device)), kernels_(kernels), configs_under_(std::move(configs_under)) {}
+  Recall(const Database& database, Devices devices, const KernelMaker* kernels, ConfigsUnder configs_under = nullptr)
+      : database_(database),
+        devices_(std::move(devices)),
+        kernels_(kernels),
+        configs_under_(std::move(configs_under)) {}
 
-  // Learns from the latest measurements of any program on this device.
+  // Learns from the latest measurements of any program on this device, and about config families that it has not
+  // measured from those of similar devices.
   Result<Done> lessons(PartitionClasses& into) const;
   // Adds the conversions that earlier runs tried.
   Result<Done> conversions(const std::vector<TensorDomain>& domains, ConversionTrials& into) const;
@@ -48,7 +56,7 @@ class Recall {
   void recall_class(size_t partition_class, const RowsByText& rows, PartitionClasses& into);
 
   const Database& database_;
-  std::string device_;
+  Devices devices_;
   const KernelMaker* kernels_;
   ConfigsUnder configs_under_;
   std::set<std::string> looked_up_;  // texts of classes

@@ -31,7 +31,6 @@ constexpr uint64_t kOtherDraws = 3;
 constexpr size_t kFewNumbers = 4096;
 constexpr double kLargeProduct = 3e7;  // products of a contraction
 constexpr int64_t kShareOfMemory = 8;  // an eighth of the machine's memory is for reference data
-constexpr int kMostSets = 16;          // sets of buffers, to exceed the cache
 constexpr double kLong = 2e-3;         // seconds of a run after which its tensors are not in the fastest caches anyway
 // How many elements of a large product are computed from the definition; more if it has no check at small extents.
 constexpr size_t kProbes = 64;
@@ -356,21 +355,13 @@ MeasurementRow Trials::run(const Partition& partition, const Candidate& candidat
   }
 }
 
-int64_t copies_in_turn(const TrialSettings& settings, double bytes) {
-  if (!settings.cold) return 1;
-  const auto whole = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
-  return std::clamp<int64_t>(settings.cache_bytes / whole + 1, 2, kMostSets);
-}
-
 MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout>& layouts, const CpuLaunch& launch,
                             std::vector<Buffers>& sets, const TrialSettings& settings) const {
-  if (settings.cold) {
-    const int64_t wanted = copies_in_turn(settings, static_cast<double>(sets.front().bytes));
-    while (static_cast<int64_t>(sets.size()) < wanted) {
-      Buffers& added = sets.emplace_back(graph_, partition, layouts, launch.scratch_bytes());
-      for (size_t k = 0; k < added.pointers.size(); ++k)
-        std::memcpy(added.pointers[k], sets.front().pointers[k], static_cast<size_t>(added.sizes[k]));
-    }
+  const int64_t wanted = copies_in_turn(settings.caches, static_cast<double>(sets.front().bytes));
+  while (static_cast<int64_t>(sets.size()) < wanted) {
+    Buffers& added = sets.emplace_back(graph_, partition, layouts, launch.scratch_bytes());
+    for (size_t k = 0; k < added.pointers.size(); ++k)
+      std::memcpy(added.pointers[k], sets.front().pointers[k], static_cast<size_t>(added.sizes[k]));
   }
   const LaunchState state{known_->data.arguments.data(), known_->data.random.seed, known_->data.random.step};
   const auto once = [&](size_t set) {
@@ -391,7 +382,7 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
     first = now() - begin;
   }
   // Time several short runs together: reading the clock takes some tens of nanoseconds.
-  const int repeats = settings.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
+  const int repeats = settings.caches.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
   Sampling sampling(first, settings.best_seconds, settings.seconds);
   while (!sampling.is_enough()) {
     const double from = now();

@@ -8,6 +8,7 @@
 
 #include "candidates/candidates.h"
 #include "device/launch.h"
+#include "measure/cache_use.h"
 #include "measure/measurement_row.h"
 #include "measure/reference_cache.h"
 
@@ -16,8 +17,7 @@ namespace millrace {
 class CpuLaunch;
 
 struct TrialSettings {
-  bool cold = false;        // time with cold caches: the program's tensors do not fit into the last-level cache
-  int64_t cache_bytes = 0;  // size of that cache
+  CacheUse caches = {};
   double best_seconds = 0;  // best time of this partition so far; far slower candidates get fewer samples
   double seconds = 0.025;   // time to spend on samples of one that may be the fastest
 };
@@ -69,9 +69,6 @@ class Trials {
   ReferenceCache references_;
   KnownReference* known_ = nullptr;  // of the partition that is being tried
 };
-
-// How many copies of a candidate's tensors, of this many bytes each, a trial runs on in turn.
-int64_t copies_in_turn(const TrialSettings& settings, double bytes);
 
 // A row for measured samples, in seconds.
 MeasurementRow measured_row(const std::vector<double>& samples);

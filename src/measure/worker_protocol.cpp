@@ -44,8 +44,9 @@ std::string to_line(const TrialRequest& request) {
                   {"function", request.function},
                   {"path", request.path},
                   {"sha256", request.sha256},
-                  {"cold", settings.cold},
-                  {"cache_bytes", settings.cache_bytes},
+                  {"cold", settings.caches.cold},
+                  {"cache_bytes", settings.caches.cache_bytes},
+                  {"turn_bytes", settings.caches.turn_bytes},
                   {"best_seconds", settings.best_seconds},
                   {"seconds", settings.seconds}});
 }
@@ -59,8 +60,9 @@ std::optional<TrialRequest> parse_request(std::string_view line) {
     json.at("function").get_to(request.function);
     json.at("path").get_to(request.path);
     json.at("sha256").get_to(request.sha256);
-    json.at("cold").get_to(request.settings.cold);
-    json.at("cache_bytes").get_to(request.settings.cache_bytes);
+    json.at("cold").get_to(request.settings.caches.cold);
+    json.at("cache_bytes").get_to(request.settings.caches.cache_bytes);
+    json.at("turn_bytes").get_to(request.settings.caches.turn_bytes);
     json.at("best_seconds").get_to(request.settings.best_seconds);
     json.at("seconds").get_to(request.settings.seconds);
     return request;

@@ -568,6 +568,38 @@ TEST_F(ExploreTest, MeasurementsOfAnotherSizeCorrectTheExpectedTimes) {
   EXPECT_LT(step, 1e-2);
 }
 
+// A larger program may find its tensors in other caches. What a smaller one measured is better than the model, until
+// the larger one has measured something itself.
+TEST_F(ExploreTest, MeasurementsFromOtherCachesCorrectTheExpectedTimes) {
+  settings_.device = "a pretended machine; from cache";
+  ASSERT_TRUE(explored(pretended_worker())) << "each takes 100 to 1000 microseconds";
+  settings_.device = "a pretended machine; from memory";
+  settings_.measure = false;
+  settings_.assume = true;
+  const auto assumed_step = [&] {
+    const Result<Explored> made = explored({{"/no/worker"}, "", 0});
+    EXPECT_TRUE(made) << to_string(made.error());
+    const Result<Selection> selection = select(made->measurements, SelectMethod::exact);
+    EXPECT_TRUE(selection) << to_string(selection.error());
+    return selection->cost / static_cast<double>(selection->partitions.size());
+  };
+  EXPECT_LT(assumed_step(), 1e-5) << "by the model";
+  settings_.similar_devices = {"a pretended machine; from memory", "a pretended machine; from cache"};
+  const double similar = assumed_step();
+  EXPECT_GT(similar, 1e-4);
+  // The device's own measurements replace them.
+  std::vector<MeasurementRow> rows = rows_in();
+  for (MeasurementRow& row : rows) {
+    row.key.device = settings_.device;
+    row.key.partition += " of another program";
+    for (double* seconds : {&row.seconds, &row.low, &row.high}) *seconds *= 100;
+  }
+  Result<Database> database = Database::open(path("m.db"));
+  ASSERT_TRUE(database);
+  ASSERT_TRUE(database->put(rows));
+  EXPECT_GT(assumed_step(), 10 * similar);
+}
+
 // Candidates that are not listed at first are tried too, and a later run recalls them.
 TEST_F(ExploreTest, CandidatesThatAreNotListedAreTriedAndRecalled) {
   const Result<Explored> all = explored(pretended_worker(), "all.db");

@@ -82,10 +82,10 @@ TEST_F(LowerBoundsTest, FromMemoryCachesHoldPartOfTheTensors) {
   const PartitionCandidates& product = partition_of(OperatorKind::contraction);
   const double bytes = 4.0 * (8 * 32 + 32 * 32 + 8 * 32);
   EXPECT_EQ(bounds().seconds(product.partition), 0);
-  trial_.cold = true;
-  trial_.cache_bytes = 1000;  // two copies
+  trial_.caches.cold = true;
+  trial_.caches.cache_bytes = 1000;  // two copies
   EXPECT_DOUBLE_EQ(bounds().seconds(product.partition), bytes - 1000);
-  trial_.cache_bytes = int64_t{1} << 30;
+  trial_.caches.cache_bytes = int64_t{1} << 30;
   EXPECT_EQ(bounds().seconds(product.partition), 0);
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "base/sanitized.h"
@@ -105,6 +106,11 @@ void transpose_slowly(const KernelArguments* arguments) {
   std::this_thread::sleep_for(std::chrono::milliseconds(3));
   transpose(arguments);
 }
+std::set<const void*> sources;
+void transpose_and_note(const KernelArguments* arguments) {
+  sources.insert(arguments->tensors[0]);
+  transpose(arguments);
+}
 void transpose_once(const KernelArguments* arguments) {
   if (runs++ == 0) transpose(arguments);
 }
@@ -136,14 +142,27 @@ TEST_F(KernelTrials, ASlowCandidateRunsTwice) {
 
 // The same if tensors come from memory: one of several copies of the tensors is checked.
 TEST_F(KernelTrials, ASlowCandidateRunsTwiceFromMemory) {
-  const MeasurementRow row = outcome_of(transpose_slowly, {.cold = true, .cache_bytes = 1000, .best_seconds = 1e-3});
+  const MeasurementRow row =
+      outcome_of(transpose_slowly, {.caches = {.cold = true, .cache_bytes = 1000}, .best_seconds = 1e-3});
   EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
   EXPECT_EQ(runs, 2);
 }
 
+// A step uses other tensors before it uses the same ones again, and so does a trial.
+TEST_F(KernelTrials, RunOnCopiesInTurn) {
+  constexpr auto kBytes = static_cast<int64_t>(2 * sizeof(float) * kRows * kColumns);
+  for (const size_t copies : {1, 3, 7}) {
+    sources.clear();
+    const CacheUse caches{.turn_bytes = kBytes * static_cast<int64_t>(copies)};
+    const MeasurementRow row = outcome_of(transpose_and_note, {.caches = caches});
+    EXPECT_EQ(row.outcome, Outcome::measured) << row.detail;
+    EXPECT_EQ(sources.size(), copies);
+  }
+}
+
 TEST_F(KernelTrials, ACandidateThatComputesOnlyTheFirstTimeIsWrong) {
-  for (const bool cold : {false, true}) {
-    const MeasurementRow row = outcome_of(transpose_once, {.cold = cold, .cache_bytes = 1000});
+  for (const CacheUse& caches : {CacheUse{}, CacheUse{.turn_bytes = 1000}, CacheUse{true, 1000}}) {
+    const MeasurementRow row = outcome_of(transpose_once, {.caches = caches});
     EXPECT_EQ(row.outcome, Outcome::wrong);
     EXPECT_NE(row.detail.find("after the timing"), std::string::npos) << row.detail;
   }

@@ -11,8 +11,8 @@ namespace millrace {
 namespace {
 
 TEST(WorkerProtocol, RequestsRoundTrip) {
-  TrialRequest request{"partition \"one\"\n", true,  "0213 012; rows",           "k_1",
-                       "/a b/ü.so",           "abc", {true, 1 << 20, 2e-5, 0.25}};
+  TrialRequest request{
+      "partition \"one\"\n", true, "0213 012; rows", "k_1", "/a b/ü.so", "abc", {{true, 1 << 20, 1 << 21}, 2e-5, 0.25}};
   const std::string line = to_line(request);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const std::optional<TrialRequest> read = parse_request(line);
@@ -20,7 +20,8 @@ TEST(WorkerProtocol, RequestsRoundTrip) {
   EXPECT_EQ(to_line(*read), line);
   EXPECT_EQ(read->partition, request.partition);
   EXPECT_EQ(read->conversion, true);
-  EXPECT_EQ(read->settings.cache_bytes, 1 << 20);
+  EXPECT_EQ(read->settings.caches.cache_bytes, 1 << 20);
+  EXPECT_EQ(read->settings.caches.turn_bytes, 1 << 21);
   EXPECT_EQ(read->settings.best_seconds, 2e-5);
   // A folder's name need not be UTF-8.
   request.path = "/cache/\xff\xfe.so";

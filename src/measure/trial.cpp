@@ -382,7 +382,8 @@ MeasurementRow Trials::time(const Partition& partition, const std::vector<Layout
     first = now() - begin;
   }
   // Time several short runs together: reading the clock takes some tens of nanoseconds.
-  const int repeats = settings.caches.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
+  const int repeats =
+      settings.caches.cold ? 1 : static_cast<int>(std::clamp(2e-5 / std::max(first, 1e-9), 1.0, 1000.0));
   Sampling sampling(first, settings.best_seconds, settings.seconds);
   while (!sampling.is_enough()) {
     const double from = now();

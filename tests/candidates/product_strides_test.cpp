@@ -49,7 +49,7 @@ TEST_F(ProductStridesTest, IndicesMergeIfBothOperandsAllowIt) {
   EXPECT_EQ(chains_of(1), (Chains{{kJ}}));
   EXPECT_EQ(chains_of(2), (Chains{{kK}}));
   EXPECT_EQ(strides_.extent({kBatch, kI}), 6);
-  EXPECT_EQ(strides_.step(kC, {kBatch, kI}), 4);
+  EXPECT_EQ(strides_.stride(kC, {kBatch, kI}), 4);
   const ProductStrides::Strides gap = {16, 4, 1, 0};
   EXPECT_EQ(strides_.set(kC, gap), &c_);
   EXPECT_EQ(chains_of(0), (Chains{{kBatch}, {kI}}));
@@ -59,7 +59,7 @@ TEST_F(ProductStridesTest, AnIndexThatNoOperandHasIsAnEmptyChain) {
   b_ = {0, 0, 0, 1};
   EXPECT_EQ(chains_of(1), Chains{{}});
   EXPECT_EQ(strides_.extent({}), 1);
-  EXPECT_EQ(strides_.step(kB, {}), 1);
+  EXPECT_EQ(strides_.stride(kB, {}), 1);
 }
 
 TEST_F(ProductStridesTest, LoopsAreTheIndicesOutsideTheMatrices) {

@@ -114,25 +114,28 @@ TEST_F(AttentionRowTrials, WrongRowsAreDetected) {
   EXPECT_GE(number, 24U);
 }
 
-// A fault in the text of a kernel, in what only kernels with computed rows have.
+// A fault in the text of a kernel, in what only kernels with computed rows have. All in a long run.
 TEST_F(AttentionRowTrials, AWrongKernelIsDetected) {
-  const std::vector<std::pair<std::string, std::string>> faults = {
-      {"I(number) * 8", "I(number) * 0"},
-      {"r0.get(l)", "r0.get(7 - l)"},
-      {"I(row) * m.t1.row", "I(row / 2) * m.t1.row"},
-      {"x1[l * 1 + 0] = ", "x1[7 - l] = "},
-      {"first + n * 8", "first + n * 8 - n"},
-      {"lane_id() / 16 * 16", "lane_id() / 16 * 0"},
-      {"from[2 * n], from[2 * n + 1]", "from[2 * n], from[2 * n]"},
-      {"place.template store<16>(own, 8 + ", "place.template store<16>(own, 0 + "}};
-  take_one(row_family().front(), {40, 40, 16, 16}, "float16");
-  const PartitionCandidates& forward = candidates_.partitions.front();
-  const Candidate& candidate = drawn(forward, is_mma);
-  for (size_t k = 0; k < faults.size(); k += is_long_run() ? 1 : 4) {
-    SCOPED_TRACE(faults[k].first);
-    altered_ = faults[k];
-    try_one(forward.partition, candidate, "wrong");
-  }
+  using Faults = std::vector<std::pair<std::string, std::string>>;
+  const auto try_faults = [&](int columns, const Faults& faults) {
+    take_one(row_family().front(), {40, 40, columns, columns}, "float16");
+    const PartitionCandidates& forward = candidates_.partitions.front();
+    const Candidate& candidate = drawn(forward, is_mma);
+    for (size_t k = 0; k < faults.size(); k += is_long_run() ? 1 : 4) {
+      SCOPED_TRACE(faults[k].first);
+      altered_ = faults[k];
+      try_one(forward.partition, candidate, "wrong");
+    }
+  };
+  try_faults(16, {{"r0.get(l)", "r0.get(7 - l)"},
+                  {"I(row) * m.t1.row", "I(row / 2) * m.t1.row"},
+                  {"x1[l * 1 + 0] = ", "x1[7 - l] = "},
+                  {"first + n * 8", "first + n * 8 - n"},
+                  {"lane_id() / 16 * 16", "lane_id() / 16 * 0"},
+                  {"from[2 * n], from[2 * n + 1]", "from[2 * n], from[2 * n]"},
+                  {"place.template store<16>(own, 8 + ", "place.template store<16>(own, 0 + "}});
+  // Of 16 columns, one vector has both halves of a row, so its number is always 0.
+  try_faults(32, {{"I(number) * 8", "I(number) * 0"}});
 }
 
 // --- NVRTC ---

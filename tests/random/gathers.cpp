@@ -124,8 +124,9 @@ Value chosen(Body& body, const Value& x) {
   }
   body.spend(2);
   if (random.chance(20)) {
-    const std::string factor = concat("(", mask, ").astype(np.float64)");
-    return {concat(operand(x, Binding::product), " * ", factor), Binding::product, x.shape, x.bound, false};
+    // Never zero: a condition of one element would make all gradients vanish.
+    const std::string factor = concat("(0.5 + (", mask, ").astype(np.float64))");
+    return {concat(operand(x, Binding::product), " * ", factor), Binding::product, x.shape, 1.5 * x.bound, false};
   }
   if (random.chance(30)) {
     const Value scale{concat("np.where(", mask, ", 0.5, -1.0)"), Binding::atom, shape, 1, false};

@@ -182,7 +182,7 @@ TrainingGraph with_scaled_output(const TrainingGraph& training, size_t position,
 
 TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
   std::map<OperatorKind, std::pair<int, int>> mutants;  // all and caught
-  for (uint64_t seed = 1; seed <= tried_of(100); ++seed) {
+  for (uint64_t seed = 1; seed <= tried_of(400); ++seed) {
     const Result<Graph> forward = parse_program(random_program(seed), {});
     ASSERT_TRUE(forward);
     const TrainingGraph training = differentiate(*forward);

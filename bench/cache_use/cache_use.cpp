@@ -88,7 +88,7 @@ Times in_step(const std::vector<Product>& step) {
     for (size_t each = 0; each < step.size(); ++each) samples[each].push_back(step[each].run());
   }
   Times times;
-  for (const std::vector<double>& of : samples) times.push_back(median(of));
+  for (const std::vector<double>& own : samples) times.push_back(median(own));
   return times;
 }
 

@@ -221,7 +221,7 @@ TEST_F(CpuAttentions, WithComputedRows) {
   const std::array<const char*, 3> types = {"float32", "bfloat16", "float16"};
   size_t count = 0;
   for (const NamedAttention& each : row_family()) {
-    const int candidates = is_long_run() ? 4 : count % 2 == 0 ? 1 : 0;
+    const size_t candidates = is_long_run() ? 4 : count % 2 == 0 ? 1 : 0;
     take_rows(each, {75, 75, 16, 24}, types[count++ % types.size()], candidates);
   }
   run();

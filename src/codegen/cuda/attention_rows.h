@@ -58,9 +58,9 @@ class CudaRowFormulas {
   std::vector<int64_t> strides_of_term(size_t term) const;
   int64_t alignment(const Source& source, int64_t width) const;
   int64_t stored_alignment(const RowRun& run, int64_t width) const;
-  std::string load_text(size_t vectors, size_t source) const;
+  std::string load_text(size_t vectors, size_t number) const;
   std::string node_text(const Vectors& vectors, size_t piece, size_t node, const Read& read) const;
-  std::string run_text(const Vectors& vectors, size_t run) const;
+  std::string run_text(const Vectors& vectors, size_t number) const;
   std::string vector_text(size_t number, const std::string& name) const;
 
   const Graph& graph_;

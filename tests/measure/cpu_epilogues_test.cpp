@@ -30,7 +30,7 @@ std::set<Activation> try_epilogues(const std::string& text, size_t most) {
     find_configs(training.graph, found->domains, options, entry);
     EXPECT_FALSE(entry.candidates.empty()) << entry.partition.name;
     for (const Candidate& candidate : entry.candidates) {
-      const MeasurementRow row = trials.run(entry.partition, candidate, nullptr, {false, 0, 0, 0});
+      const MeasurementRow row = trials.run(entry.partition, candidate, nullptr, {{}, 0, 0});
       EXPECT_EQ(row.outcome, Outcome::measured)
           << entry.partition.name << ": " << print_candidate(found->domains, entry.partition, candidate) << ": "
           << row.detail;

@@ -151,7 +151,7 @@ TEST_F(KernelTrials, ASlowCandidateRunsTwiceFromMemory) {
 // A step uses other tensors before it uses the same ones again, and so does a trial.
 TEST_F(KernelTrials, RunOnCopiesInTurn) {
   constexpr auto kBytes = static_cast<int64_t>(2 * sizeof(float) * kRows * kColumns);
-  for (const size_t copies : {1, 3, 7}) {
+  for (const size_t copies : {size_t{1}, size_t{3}, size_t{7}}) {
     sources.clear();
     const CacheUse caches{.turn_bytes = kBytes * static_cast<int64_t>(copies)};
     const MeasurementRow row = outcome_of(transpose_and_note, {.caches = caches});

@@ -19,6 +19,10 @@
 #include "device/cpu/gemm_blocks.h"
 #include "device/gemm_calls.h"
 
+// The tests are compiled without OpenMP.
+extern "C" int omp_get_max_active_levels();
+extern "C" void omp_set_max_active_levels(int levels);
+
 namespace millrace {
 namespace {
 
@@ -267,6 +271,19 @@ TEST_P(BlasRejects, ThreadsWithoutALoop) {
 INSTANTIATE_TEST_SUITE_P(Libraries, BlasRejects,
                          testing::Values(GemmLibrary::openblas, GemmLibrary::blis, GemmLibrary::mkl),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
+
+// OpenMP may start fewer threads than asked, for example inside of another parallel region.
+TEST(BlisBlocks, AreComputedByFewerThreads) {
+  if (!blas_info(GemmLibrary::blis).there) GTEST_SKIP() << blas_info(GemmLibrary::blis).missing;
+  GemmCall call = call_of(GemmLibrary::blis, StoredType::f32, 70, 53, 29, {}, [](size_t) {
+    return std::vector<size_t>{0, 1};
+  });
+  call.threads = 2;
+  const int levels = omp_get_max_active_levels();
+  omp_set_max_active_levels(0);
+  check(call, 0.75, 11);
+  omp_set_max_active_levels(levels);
+}
 
 TEST(BlasStrides, OnlyBlisTakesGeneralOnes) {
   GemmCall call = call_of(GemmLibrary::openblas, StoredType::f32, 4, 6, 5, {}, [](size_t) {

@@ -328,7 +328,9 @@ void Gemm::multiply(Real alpha, const Element* a, const Element* b, Real* c) con
 #pragma omp parallel num_threads(threads_)
     {
       set_threads(1);
-      multiply_in(blocks.of(omp_get_thread_num()), alpha, a, b, c);
+      // One block for each thread; if OpenMP starts fewer threads, some compute several.
+#pragma omp for schedule(static)
+      for (int block = 0; block < threads_; ++block) multiply_in(blocks.of(block), alpha, a, b, c);
     }
   } else {
     set_threads(threads_);

@@ -212,6 +212,8 @@ TEST_F(CpuAttentions, OfAnySize) {
     // In a window, more queries than keys would leave some without a key: their softmax is NaN.
     const bool square = one.program.keys == 5 || one.name.find("window") != std::string::npos;
     if (square) sizes[1] = sizes[0];
+    // One key with one value has neither rows nor columns: such an attention runs as separate kernels.
+    if (sizes[1] == 1 && sizes[3] == 1) sizes[3] = 2;
     take(text_with(one.program, sizes, one_of(types)), 1);
   }
   run();

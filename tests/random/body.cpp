@@ -83,8 +83,8 @@ void Body::statement(const std::string& line) {
 
 std::string Body::new_name() {
   // Includes names that an implementation might use internally; none may be a size, a function or a keyword.
-  static const std::vector<std::string> kStems = {"x",   "h", "q",         "w",   "d_x", "out",  "mask",
-                                                  "sum", "t", "softmax_1", "x_1", "α",   "größe"};
+  static const std::vector<std::string> kStems = {"x",    "h",   "q", "w",         "d_x", "out",
+                                                  "mask", "sum", "t", "softmax_1", "x_1"};
   while (true) {
     std::string name = random.pick(kStems);
     if (!random.chance(15)) name += std::to_string(names_.size());

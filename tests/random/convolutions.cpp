@@ -98,14 +98,12 @@ size_t drawn_axis(Body& body, const Value& value) {
   return static_cast<size_t>(body.random.below(static_cast<int64_t>(value.shape.size())));
 }
 
-// A product of factors near one, so that neither it nor its gradient vanishes. Each factor is a slice that is computed
-// apart, with its own tanh.
+// A product of factors near one, so that neither it nor its gradient vanishes.
 std::optional<Value> multiplied_along(Body& body, const Value& value) {
-  constexpr int64_t kOperatorsOfAFactor = 4;
   const size_t axis = drawn_axis(body, value);
   const int64_t count = value.shape[axis].extent;
   if (count < 2 || count > kMostRandomFactors || body.left() < count + 3) return std::nullopt;
-  body.spend(static_cast<int>(kOperatorsOfAFactor * count));
+  body.spend(static_cast<int>(count) + 2);
   Shape shape = value.shape;
   shape[axis] = {};
   const bool keeps = body.random.chance(60);

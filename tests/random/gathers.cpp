@@ -42,11 +42,7 @@ Value ids_on(Body& body, const Axis& axis) {
   }
   const Shape shape = id_shape(body);
   const std::string type = positions_type(random);
-  Value ids = body.typed_parameter(shape, type);
-  if (!random.chance(25)) return ids;
-  body.spend(2);
-  ids.text = concat("np.where(", ids.text, " > 0, ", ids.text, ", 0)");
-  return ids;
+  return body.typed_parameter(shape, type);
 }
 
 // x[ids], x[:, ids], x[..., ids] or np.take.
@@ -112,22 +108,15 @@ Value chosen(Body& body, const Value& x) {
   std::string mask = boolean ? a : concat("(", a, comparison, number, ")");
   if (random.chance(40)) {
     const Value flag = body.typed_parameter(shape, "bool_");
-    static const std::vector<std::string> kBoth = {" & ", " & ", " & ", " | ",  " | ",
-                                                   " | ", " ^ ", " ^ ", " == ", " != "};
-    const std::string both = random.pick(kBoth);
+    const char* const both = random.chance(50) ? " & " : " | ";
     mask = concat("(", mask, both, flag.text, ")");
-    body.spend(both == " & " || both == " | " ? 1 : 5);
+    body.spend(1);
   }
   if (random.chance(50)) {
     mask = concat("~", mask);
     body.spend(1);
   }
   body.spend(2);
-  if (random.chance(20)) {
-    // Never zero: a condition of one element would make all gradients vanish.
-    const std::string factor = concat("(0.5 + (", mask, ").astype(np.float64))");
-    return {concat(operand(x, Binding::product), " * ", factor), Binding::product, x.shape, 1.5 * x.bound, false};
-  }
   if (random.chance(30)) {
     const Value scale{concat("np.where(", mask, ", 0.5, -1.0)"), Binding::atom, shape, 1, false};
     return {concat(operand(x, Binding::product), " * ", scale.text), Binding::product, x.shape, x.bound, false};

@@ -39,13 +39,6 @@ std::string draw_sizes(Random& random, ProgramSize size, Module& module) {
     if (i > 0 && previous.extent * extent <= most_extent(size) && random.chance(15)) {
       definition = concat(previous.size, " * ", extent);
       extent *= previous.extent;
-    } else if (i + 1 < names.size() && random.chance(10)) {
-      const int64_t other = random.pick(prime_extents(size));
-      text += concat(names[i], ", ", names[i + 1], " = ", extent, ", ", other, "\n");
-      module.sizes.push_back({names[i], extent});
-      module.sizes.push_back({names[i + 1], other});
-      ++i;
-      continue;
     } else if (i + 1 < names.size() && random.chance(15)) {
       module.sizes.push_back({names[i], extent});
       definition = concat(names[i + 1], " = ", definition);
@@ -177,7 +170,7 @@ void fill(Body& body) {
       continue;
     }
     Value x = body.any();
-    if (body.left() >= kWrittenOutOperators && random.chance(9)) {
+    if (body.left() >= kWrittenOutOperators && random.chance(6)) {
       written_out(body, tame(body, x));
       continue;
     }

@@ -90,9 +90,7 @@ std::vector<std::string> further_words() {
           "constant_values=", "mode=\"constant\"", "np.concatenate([", "np.stack([", "np.split(",
           // integers and booleans
           "np.pi", "optimize=True", ".astype(np.float64)", "int32[", "int64[", "bool_[", "np.take(",
-          "np.take_along_axis(", "cross_entropy(", "np.where(~", " & ", " | ", " ^ ", ").astype(", "np.inf",
-          // names in any script, default values, loops
-          "α", "größe", "factor=0.5, *, shift=None", "is None"};
+          "np.take_along_axis(", "cross_entropy(", "np.where(~"};
 }
 
 // Patterns that must occur.
@@ -104,16 +102,12 @@ std::vector<std::string> patterns() {
           // slices with bounds, steps and negative ones; integers; in several axes
           R"(\w\[-?\d+\])", R"(\w\[\d+:)", R"(\w\[-\d+:)", R"([[ ]:\d)", R"(:-\d+[,\]])", R"(::[23])", R"(::-1)",
           R"(\[\.\.\., )",
-          // ids as an index, and chosen ones; functions as methods, also with several axes; norms without a weight
-          R"(\w\[(:, |\.\.\., )*[a-zαg]\w*[\],])", R"(\[.*np\.where\(\w+ > 0, \w+, 0\))",
-          R"(\.(sum|max|min|std|var)\()", R"((softmax|logsumexp|layernorm|rmsnorm)\(.*axis=\()",
-          R"(layernorm\(\w+(, None|\)|, axis))", R"(sliding_window_view\()",
           // halves swapped, as in a rotary embedding
           R"(concatenate\(\[-(\w+)\[\.\.\., \d+:\], \1\[)", R"(stack\(\[-(\w+)\[\.\.\., 1::2\])",
           // sizes, by-value scalars, helpers, several results and results that are expressions
-          R"(\n\w+ = \w+ = \d)", R"(\n\w+, \w+ = \d)", R"(\n\w+ = \w+ \* \d)", R"(\w: float64[,)])",
-          R"(\n\ndef (f|layer)\d)", R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(\n    \w+, \(\w+, \w+\) = )",
-          R"(return \w+\n)", R"(return \w+, )", R"(return .*\()",
+          R"(\n\w+ = \w+ = \d)", R"(\n\w+ = \w+ \* \d)", R"(\w: float64[,)])", R"(\n\ndef (f|layer)\d)",
+          R"(= (f|layer)\d\(.*=)", R"(\n    \w+, \w+ = )", R"(\n    \w+, \(\w+, \w+\) = )", R"(return \w+\n)",
+          R"(return \w+, )", R"(return .*\()",
           // a projection with a bias, a gated product
           R"(einsum\([^()]*\) \+ \w+\[)", R"(silu\(.*\) \* )"};
 }
@@ -182,7 +176,7 @@ TrainingGraph with_scaled_output(const TrainingGraph& training, size_t position,
 
 TEST(RandomPrograms, ChecksNoticeAGradientThatIsOffByAThousandth) {
   std::map<OperatorKind, std::pair<int, int>> mutants;  // all and caught
-  for (uint64_t seed = 1; seed <= tried_of(400); ++seed) {
+  for (uint64_t seed = 1; seed <= tried_of(100); ++seed) {
     const Result<Graph> forward = parse_program(random_program(seed), {});
     ASSERT_TRUE(forward);
     const TrainingGraph training = differentiate(*forward);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/position.h"
 #include "base/text.h"
 
 namespace millrace {
@@ -34,10 +35,7 @@ std::vector<int64_t> AttentionMaskText::strides() const {
 }
 
 // The mask's position among the partition's tensors.
-size_t AttentionMaskText::position() const {
-  const std::vector<TensorId> tensors = tensors_of(partition_);
-  return as_index(std::find(tensors.begin(), tensors.end(), attention_.mask) - tensors.begin());
-}
+size_t AttentionMaskText::position() const { return position_in(tensors_of(partition_), attention_.mask); }
 
 // Whether forward stores the mask for backward, as bits.
 bool AttentionMaskText::stores_bits() const {
